@@ -1,0 +1,37 @@
+// Attention sub-layers.
+#pragma once
+#include "plumb/kernel/score_bias.h"
+#include "plumb/plan/builder.h"
+#include "plumb/spec/entry.h"
+
+namespace plumb {
+
+/// What the model hands to attention from the position code; attention/ never includes position/.
+template <class R>
+struct AttentionContext {
+  std::shared_ptr<const ScoreBias<R>> bias;  // may be empty
+  Value table;                               // the parameter it reads; id < 0: none
+};
+
+template <class R>
+struct Attention {
+  virtual ~Attention() = default;
+  /// x (B, T, C) → (B, T, C). `name`: "blocks.3.attn". Names the points ".q", ".k", ".v", ".ctx", ".out", the statistics
+  /// ".entropy" and ".max_logit" (B, T, H), and the interior points ".scores" and ".weights" (B, H, T, T).
+  virtual Value build(Builder<R>&, Value x, const std::string& name, int layer, const AttentionContext<R>&) const = 0;
+};
+
+using AttentionEntry = FamilyEntry<Attention>;
+template <template <class> class T>
+constexpr AttentionEntry attention_entry(const Entry& e) {
+  return make_entry<Attention, T>(e);
+}
+std::vector<AttentionEntry> attention_table();
+
+/// Causal attention over q, k, v (B, T, H·D) as nodes: tiles, or, when a hook asked for `name`.scores or `name`.weights,
+/// the composed twin with those tensors.
+template <class R>
+Value causal_attention(Builder<R>&, Value q, Value k, Value v, std::int64_t n_head, double scale,
+                       const AttentionContext<R>&, const std::string& name);
+
+}  // namespace plumb

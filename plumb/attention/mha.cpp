@@ -1,0 +1,49 @@
+// Multi-head attention. Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2.
+//
+//   ctx = attention(x Wq^T, x Wk^T, x Wv^T) per head;  out = ctx Wo^T
+//
+// Shapes: x, out (B, T, C); q, k, v, ctx (B, T, H·D). q, k and v are three parameters, adjacent, one product.
+#include <cmath>
+
+#include "plumb/attention/attention.h"
+
+namespace plumb {
+namespace {
+
+template <class R>
+class Mha final : public Attention<R> {
+ public:
+  explicit Mha(const DecoderSpec& s) : s_(s) {}
+
+  Value build(Builder<R>& b, Value x, const std::string& name, int layer,
+              const AttentionContext<R>& context) const override {
+    const Dim width{'C', s_.n_head * s_.d_head, true};
+    const LinearSpec qkv[3] = {{name + ".q", width, Role::q, s_.attention.bias, layer},
+                               {name + ".k", width, Role::k, s_.attention.bias, layer},
+                               {name + ".v", width, Role::v, s_.attention.bias, layer}};
+    const std::vector<Value> made = b.linears(x, qkv);
+    for (std::size_t i = 0; i < 3; ++i) b.point(qkv[i].name, made[i]);
+    const double scale = s_.attention.scale == "none" ? 1 : 1 / std::sqrt(static_cast<double>(s_.d_head));
+    const Value ctx = causal_attention(b, made[0], made[1], made[2], s_.n_head, scale, context, name);
+    b.point(name + ".ctx", ctx);
+    return b.point(name + ".out", b.linear(ctx, {name + ".o", {'C', s_.d_model, true}, Role::attn_out,
+                                                 s_.attention.bias, layer}));
+  }
+
+ private:
+  DecoderSpec s_;
+};
+
+}  // namespace
+
+namespace entries::attention {
+extern constexpr AttentionEntry mha = attention_entry<Mha>({
+    .name = "mha",
+    .formula = "softmax(scale q k^T + mask) v per head, then Wo",
+    .paper = "Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2",
+    .pitfalls = "scale = 'none' with unit-variance keys saturates the softmax as d_head grows.",
+    .fields = "model.n_head, model.d_head, model.attention.scale, model.attention.bias",
+});
+}  // namespace entries::attention
+
+}  // namespace plumb

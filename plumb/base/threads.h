@@ -1,0 +1,31 @@
+// A fixed pool of workers. The caller is worker 0.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace plumb {
+
+/// Runs numbered pieces of work. Which worker runs which piece is not fixed, so nothing that is computed may depend on
+/// it; only scratch memory may be chosen by `worker()`.
+class ThreadPool {
+ public:
+  /// `n_threads` workers; 0: one per processor of this process.
+  explicit ThreadPool(int n_threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int size() const;
+  /// Calls fn(0) … fn(n-1), in order of dispatch, and returns when all are done. Inside a piece of this or another pool
+  /// it runs serially on the calling thread. The first exception is thrown again here after all pieces ended.
+  void run(std::int64_t n, const std::function<void(std::int64_t)>& fn);
+  /// Index of the worker this thread is (0 outside any pool).
+  static int worker();
+
+ private:
+  struct State;
+  std::unique_ptr<State> s_;
+};
+
+}  // namespace plumb

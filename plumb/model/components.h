@@ -1,0 +1,25 @@
+// All component tables as one value. A program outside the tree appends its own entries to its own copy.
+#pragma once
+#include "plumb/attention/attention.h"
+#include "plumb/ffn/ffn.h"
+#include "plumb/init/init.h"
+#include "plumb/model/placement.h"
+#include "plumb/norm/norm.h"
+#include "plumb/position/position.h"
+#include "plumb/residual/residual.h"
+#include "plumb/weight/weight.h"
+
+namespace plumb {
+
+struct Components {
+  std::vector<NormEntry> norm = norm_table();
+  std::vector<WeightEntry> weight = weight_table();
+  std::vector<ResidualEntry> residual = residual_table();
+  std::vector<PositionEntry> position = position_table();
+  std::vector<AttentionEntry> attention = attention_table();
+  std::vector<FfnEntry> ffn = ffn_table();
+  std::vector<InitEntry> init = init_table();
+  std::vector<Placement> placement = placements();
+};
+
+}  // namespace plumb

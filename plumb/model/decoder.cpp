@@ -1,0 +1,199 @@
+#include "plumb/model/decoder.h"
+
+#include <algorithm>
+
+#include "plumb/model/ends.h"
+
+namespace plumb {
+namespace {
+
+const Placement& choose_placement(const Components& c, const std::string& name) {
+  std::vector<std::string> known;
+  for (const Placement& p : c.placement) {
+    if (p.name == name) return p;
+    known.emplace_back(p.name);
+  }
+  bad_input("{}", unknown_name("placement", name, known));
+}
+
+/// One decoder being built: the chosen components, and the walk through the stack.
+template <class R>
+class Decoder {
+ public:
+  Decoder(const DecoderSpec& s, const Components& c)
+      : s_(s),
+        norm_(choose(c.norm, "norm", s.norm, s).template make<R>(s)),
+        weight_(choose(c.weight, "weight_param", s.weight_param, s).template make<R>(s)),
+        residual_(choose(c.residual, "residual", s.residual, s).template make<R>(s)),
+        position_(choose(c.position, "position", s.position, s).template make<R>(s)),
+        attention_(choose(c.attention, "attention kind", s.attention.kind, s).template make<R>(s)),
+        ffn_(choose(c.ffn, "ffn kind", s.ffn.kind, s).template make<R>(s)),
+        init_(choose(c.init, "init scheme", s.init.scheme, s).template make<R>(s)),
+        place_(choose_placement(c, s.placement)) {}
+
+  Rules<R> rules() {
+    Rules<R> r;
+    r.init = [this](const ParamSpec& p, double gain) { return init_->rule(p, gain); };
+    r.branch_gain = [this](Role role, const Site& site) { return residual_->branch_gain(role, site); };
+    if (s_.weight_param != "plain") {
+      r.weight = [this](Builder<R>& b, Value w, const ParamSpec& p) { return weight_->transform(b, w, p); };
+      r.activation_gain = [this](std::string_view kind) { return weight_->activation_gain(kind); };
+    }
+    if (init_->has_before())
+      r.before = [this](Builder<R>& b, Value x, std::string_view name) { return init_->before(b, x, name); };
+    return r;
+  }
+
+  void build(Builder<R>& b, std::int64_t block) {
+    const Dim channels{'C', s_.d_model, true}, vocabulary{'V', s_.vocab_size};
+    const Value table = b.param({.name = "embed.weight",
+                                 .role = Role::token_embed,
+                                 .shape = {vocabulary, channels},
+                                 .fan_in = 1,
+                                 .fan_out = s_.d_model});
+    Value x = position_->embed(b, embed_tokens(b, table, block));
+    b.point("embed", x);
+    const auto bias = position_->bias(b);
+    context_ = {bias.rule, bias.table};
+
+    Value stream = residual_->open(b, x);
+    const int n_layer = static_cast<int>(s_.n_layer);
+    for (int i = 0; i < n_layer; ++i) {
+      const std::string block_name = "blocks." + std::to_string(i);
+      b.segment(i);
+      b.point(block_name + ".in", stream);
+      stream = place_.parallel ? parallel_block(b, stream, i) : block_of(b, stream, i);
+      b.point(block_name + ".out", stream);
+    }
+    b.segment(-1);
+    x = residual_->close(b, stream);
+    if (s_.final_norm) x = norm_->build(b, x, "final_norm", -1);
+    b.point("final_norm", x);
+    Value logits = s_.tied_embeddings ? b.product(x, table, std::nullopt, "head")
+                                      : b.linear(x, {"head", vocabulary, Role::readout, false, -1});
+    b.point("logits", logits);
+    token_loss(b, logits, s_.ignore_index);
+  }
+
+ private:
+  Site site(int layer, Sub sub) const {
+    const int n_layer = static_cast<int>(s_.n_layer);
+    return {layer, n_layer, sub, 2 * layer + (sub == Sub::ffn ? 1 : 0), 2 * n_layer};
+  }
+
+  Value branch(Builder<R>& b, Value x, const Site& at) {
+    const std::string name = at.name();
+    if (place_.before) x = norm_->build(b, x, name + ".norm", at.layer);
+    b.point(name + ".norm", x);
+    x = at.sub == Sub::attention ? attention_->build(b, x, name, at.layer, context_) : ffn_->build(b, x, name, at.layer);
+    if (place_.after_branch) x = norm_->build(b, x, name + ".norm_out", at.layer);
+    return init_->after_branch(b, x, at);
+  }
+
+  Value write(Builder<R>& b, Value shortcut, Value branch, const Site& at) {
+    Value stream = residual_->leave(b, shortcut, branch, at);
+    if (place_.after_add) stream = norm_->build(b, stream, at.name() + ".norm", at.layer);
+    return stream;
+  }
+
+  Value block_of(Builder<R>& b, Value stream, int layer) {
+    for (const Sub sub : {Sub::attention, Sub::ffn}) {
+      const Site at = site(layer, sub);
+      b.site(at);
+      const auto in = residual_->enter(b, stream, at);
+      stream = write(b, in.shortcut, branch(b, in.branch, at), at);
+      if (sub == Sub::attention) b.point("blocks." + std::to_string(layer) + ".mid", stream);
+      b.site(std::nullopt);
+    }
+    return stream;
+  }
+
+  // Both branches read one stream; the second writes on what the first left.
+  Value parallel_block(Builder<R>& b, Value stream, int layer) {
+    const Site attn = site(layer, Sub::attention), ffn = site(layer, Sub::ffn);
+    b.site(attn);
+    const auto in = residual_->enter(b, stream, attn);
+    const Value a = branch(b, in.branch, attn);
+    b.site(ffn);
+    const Value f = branch(b, residual_->enter(b, stream, ffn).branch, ffn);
+    stream = write(b, write(b, in.shortcut, a, attn), f, ffn);
+    b.site(std::nullopt);
+    return stream;
+  }
+
+  const DecoderSpec& s_;
+  std::unique_ptr<Norm<R>> norm_;
+  std::unique_ptr<WeightParam<R>> weight_;
+  std::unique_ptr<Residual<R>> residual_;
+  std::unique_ptr<Position<R>> position_;
+  std::unique_ptr<Attention<R>> attention_;
+  std::unique_ptr<Ffn<R>> ffn_;
+  std::unique_ptr<Init<R>> init_;
+  const Placement& place_;
+  AttentionContext<R> context_;
+};
+
+}  // namespace
+
+void check_spec(const DecoderSpec& s, const Components& c) {
+  for (const auto& [what, n] : {std::pair{"n_layer", s.n_layer}, {"d_model", s.d_model}, {"n_head", s.n_head},
+                                {"d_head", s.d_head}, {"d_ff", s.d_ff}, {"block_size", s.block_size},
+                                {"vocab_size", s.vocab_size}})
+    if (n < 1) bad_input("[spec] {} is {}; it must be at least 1", what, n);
+  Decoder<float>(s, c);
+}
+
+template <class R>
+GraphOf<R> build_decoder(const DecoderSpec& s, const Components& c, Mode mode, std::int64_t block,
+                         std::span<Hook<R>* const> hooks) {
+  check_spec(s, c);
+  Decoder<R> d(s, c);
+  Builder<R> b(d.rules(), mode, hooks);
+  d.build(b, block);
+  return b.finish();
+}
+
+template <class R>
+ParamLayout decoder_layout(const DecoderSpec& s, const Components& c) {
+  return build_decoder<R>(s, c, Mode::eval, s.block_size).layout();
+}
+
+template <class R>
+Plan<R> make_plan(const DecoderSpec& s, const Components& c, ParamStore<R>& store, const PlanOptions& o,
+                  ThreadPool& pool, std::span<Hook<R>* const> hooks) {
+  return Plan<R>(build_decoder<R>(s, c, o.mode, o.block, hooks), store, o, pool, hooks);
+}
+
+ParamCounts count_params(const DecoderSpec& s, const ParamLayout& layout) {
+  ParamCounts n;
+  for (const ParamInfo& p : layout.params) {
+    const std::string& name = p.spec.name;
+    const std::int64_t size = p.size();
+    n.total += size;
+    const bool expert = name.find(".experts.") != std::string::npos;
+    n.active += expert ? size * s.ffn.top_k / s.ffn.n_expert : size;
+    switch (p.spec.role) {
+      case Role::token_embed: n.embedding += size; break;
+      case Role::pos_embed:
+      case Role::score_bias: n.position += size; break;
+      case Role::readout: n.head += size; break;
+      case Role::norm_gain:
+      case Role::norm_bias: n.norm += size; break;
+      case Role::residual_gain: n.residual += size; break;
+      default: (name.find(".attn.") != std::string::npos ? n.attention : n.ffn) += size;
+    }
+  }
+  return n;
+}
+
+#define PLUMB_INSTANTIATE(R)                                                                                       \
+  template GraphOf<R> build_decoder(const DecoderSpec&, const Components&, Mode, std::int64_t,                     \
+                                    std::span<Hook<R>* const>);                                                    \
+  template ParamLayout decoder_layout<R>(const DecoderSpec&, const Components&);                                   \
+  template Plan<R> make_plan(const DecoderSpec&, const Components&, ParamStore<R>&, const PlanOptions&, ThreadPool&, \
+                             std::span<Hook<R>* const>);
+PLUMB_INSTANTIATE(float)
+PLUMB_INSTANTIATE(double)
+#undef PLUMB_INSTANTIATE
+
+}  // namespace plumb

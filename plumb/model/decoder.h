@@ -1,0 +1,33 @@
+// The decoder: the only room that combines families.
+#pragma once
+#include "plumb/model/components.h"
+#include "plumb/plan/plan.h"
+
+namespace plumb {
+
+/// Refuses, in one sentence, a spec that names unknown components or combines what cannot be combined.
+void check_spec(const DecoderSpec&, const Components&);
+
+/// The graph of the decoder for sequences of `block` positions, its loss included. Points and parameters are named as in
+/// DESIGN, "Pinned names".
+template <class R>
+GraphOf<R> build_decoder(const DecoderSpec&, const Components&, Mode, std::int64_t block,
+                         std::span<Hook<R>* const> hooks = {});
+
+/// Its parameters and states: names, roles, shapes, offsets, starts.
+template <class R>
+ParamLayout decoder_layout(const DecoderSpec&, const Components&);
+
+/// build_decoder and Plan in one.
+template <class R>
+Plan<R> make_plan(const DecoderSpec&, const Components&, ParamStore<R>&, const PlanOptions&, ThreadPool&,
+                  std::span<Hook<R>* const> hooks = {});
+
+/// Parameters by part, from the built tensors. `active`: those that one token uses (experts: top_k of n_expert).
+struct ParamCounts {
+  std::int64_t total = 0, active = 0;
+  std::int64_t embedding = 0, position = 0, attention = 0, ffn = 0, norm = 0, residual = 0, head = 0;
+};
+ParamCounts count_params(const DecoderSpec&, const ParamLayout&);
+
+}  // namespace plumb

@@ -1,0 +1,74 @@
+// Embedding: y[i] = E[token i]; dE[token i] += dy[i], rows in order; an overwriting sink is cleared first.
+// Loss: Σ_i logsumexp(z_i) − z_i[target i]; dz = (softmax z − onehot) / tokens; targets < 0 do not count.
+#include "plumb/model/ends.h"
+
+#include "plumb/base/error.h"
+#include "plumb/kernel/rows.h"
+
+namespace plumb {
+namespace {
+
+template <class R>
+class EmbedOp final : public Op<R> {
+ public:
+  OpInfo info() const override { return {.kind = "embed"}; }
+  void forward(Run<R>& r) const override {
+    for (const std::int32_t t : r.tokens())
+      if (t < 0 || t >= r.in(0).rows)
+        bad_input("[embed] token {} is outside the vocabulary of {}; was the text encoded with this run's tokenizer?", t,
+                  r.in(0).rows);
+    embedding_forward(r.tokens(), r.in(0), r.out());
+  }
+  void backward(Run<R>& r) const override { embedding_backward(r.tokens(), r.dout(), r.din(0)); }
+};
+
+template <class R>
+class TokenLossOp final : public Op<R> {
+ public:
+  explicit TokenLossOp(std::int64_t ignore_index) : ignore_index_(ignore_index) {}
+  OpInfo info() const override { return {.kind = "cross_entropy"}; }
+  void forward(Run<R>& r) const override {
+    for (const std::int32_t t : r.targets())
+      if (t != ignore_index_ && (t < 0 || t >= r.in(0).cols))
+        bad_input("[loss] target {} is outside the vocabulary of {}; was the text encoded with this run's tokenizer?", t,
+                  r.in(0).cols);
+    r.add_loss(cross_entropy_forward(r.in(0), r.targets(), ignore_index_, r.kept()));
+  }
+  void backward(Run<R>& r) const override {
+    cross_entropy_backward(r.in(0), r.targets(), ignore_index_, View<const R>(r.kept()), r.loss_scale(), r.din(0));
+  }
+
+ private:
+  std::int64_t ignore_index_;
+};
+
+}  // namespace
+
+template <class R>
+Value embed_tokens(Builder<R>& b, Value table, std::int64_t block) {
+  const Dim channels = b.shape(table).dims.back();
+  const Value y = b.node1(std::make_unique<EmbedOp<R>>(), {.name = "embed",
+                                                           .in = {table},
+                                                           .out = {Shape{{'B'}, {'T', block}, channels}},
+                                                           .backward_reads_in = false,
+                                                           .backward_reads_out = false});
+  b.expected_var(y, b.rule(table).variance());
+  return y;
+}
+
+template <class R>
+void token_loss(Builder<R>& b, Value logits, std::int64_t ignore_index) {
+  Shape per_row = b.shape(logits);
+  per_row.dims.back() = Dim{};
+  b.node(std::make_unique<TokenLossOp<R>>(ignore_index),
+         {.name = "loss", .in = {logits}, .kept = {per_row}, .is_loss = true});
+}
+
+#define PLUMB_INSTANTIATE(R)                                            \
+  template Value embed_tokens(Builder<R>&, Value, std::int64_t);        \
+  template void token_loss(Builder<R>&, Value, std::int64_t);
+PLUMB_INSTANTIATE(float)
+PLUMB_INSTANTIATE(double)
+#undef PLUMB_INSTANTIATE
+
+}  // namespace plumb

@@ -1,0 +1,17 @@
+// The two ends of the decoder: tokens to vectors, logits to loss.
+#pragma once
+#include "plumb/plan/builder.h"
+#include "plumb/spec/spec.h"
+
+namespace plumb {
+
+/// Rows of `table` (V, C) by the shard's token ids: (B, T, C).
+template <class R>
+Value embed_tokens(Builder<R>&, Value table, std::int64_t block);
+
+/// Softmax cross-entropy of logits (B, T, V) against the shard's targets: the loss. Stores a log-sum-exp per row, no
+/// probabilities.
+template <class R>
+void token_loss(Builder<R>&, Value logits, std::int64_t ignore_index);
+
+}  // namespace plumb

@@ -1,0 +1,75 @@
+// LayerNorm over the last axis. Ba, Kiros, Hinton 2016, arXiv 1607.06450, eqs. 3-4.
+//
+//   y = (x - mean) / sqrt(var + eps) * gamma + beta      biased variance, eps inside the root
+//   dx = (g - mean(g) - xhat mean(g xhat)) / sqrt(var + eps),   g = dy gamma
+//
+// Shapes: x, y (B, T, C); gamma, beta (C); kept: mean, 1/std (B, T, 1).
+// Gradients: dx, dgamma, dbeta as their sinks say; inside one shard dgamma and dbeta sum over rows.
+#include "plumb/kernel/rows.h"
+#include "plumb/norm/norm.h"
+
+namespace plumb {
+namespace {
+
+template <class R>
+class LayerNormOp final : public Op<R> {
+ public:
+  LayerNormOp(double eps, bool affine) : eps_(eps), affine_(affine) {}
+  OpInfo info() const override { return {.kind = "layer_norm"}; }
+
+  void forward(Run<R>& r) const override {
+    layer_norm_forward(r.in(0), gamma(r), affine_ ? r.in(2) : View<const R>{}, eps_, r.out(), r.kept(0), r.kept(1));
+  }
+
+  void backward(Run<R>& r) const override {
+    layer_norm_backward(r.dout(), r.in(0), gamma(r), View<const R>(r.kept(0)), View<const R>(r.kept(1)), r.din(0),
+                        affine_ ? r.din(1) : Sink<R>{}, affine_ ? r.din(2) : Sink<R>{});
+  }
+
+ private:
+  View<const R> gamma(const Run<R>& r) const { return affine_ ? r.in(1) : View<const R>{}; }
+  double eps_;
+  bool affine_;
+};
+
+template <class R>
+class LayerNorm final : public Norm<R> {
+ public:
+  explicit LayerNorm(const DecoderSpec& s) : eps_(s.norm_eps), affine_(s.norm_affine) {}
+
+  Value build(Builder<R>& b, Value x, const std::string& name, int layer) const override {
+    const Shape shape = b.shape(x);
+    Shape per_row = shape;
+    per_row.dims.back() = Dim{};
+    NodeSpec n{.name = name, .in = {x}, .out = {shape}, .kept = {per_row, per_row}};
+    n.backward_reads_out = false;
+    if (affine_) {
+      const Shape channels{shape.dims.back()};
+      n.in.push_back(b.param({name + ".gamma", Role::norm_gain, channels, shape.cols(), shape.cols(), layer},
+                             {ParamRule::Kind::constant, 1}));
+      n.in.push_back(b.param({name + ".beta", Role::norm_bias, channels, shape.cols(), shape.cols(), layer},
+                             {ParamRule::Kind::constant, 0}));
+    }
+    const Value y = b.node1(std::make_unique<LayerNormOp<R>>(eps_, affine_), std::move(n));
+    b.expected_var(y, 1);
+    return y;
+  }
+
+ private:
+  double eps_;
+  bool affine_;
+};
+
+}  // namespace
+
+namespace entries::norm {
+extern constexpr NormEntry layer = norm_entry<LayerNorm>({
+    .name = "layer",
+    .formula = "y = (x - mean x) / sqrt(var x + eps) * gamma + beta, over the features of each position",
+    .paper = "Ba, Kiros, Hinton 2016, arXiv 1607.06450",
+    .pitfalls = "An eps near the input's variance silences small signals; watch the norm's input std against sqrt(eps).",
+    .fields = "model.norm_eps, model.norm_affine",
+});
+}  // namespace entries::norm
+
+}  // namespace plumb

@@ -1,0 +1,69 @@
+// RMSNorm over the last axis. Zhang & Sennrich 2019, arXiv 1910.07467, eq. 4.
+//
+//   y = x r gamma,  r = 1 / sqrt(mean(x^2) + eps)
+//   dx = r g - r^3 x mean(g x),  g = dy gamma
+//
+// Shapes: x, y (B, T, C); gamma (C); kept: r (B, T, 1). Gradients: dx, dgamma as their sinks say.
+#include "plumb/kernel/rows.h"
+#include "plumb/norm/norm.h"
+
+namespace plumb {
+namespace {
+
+template <class R>
+class RmsNormOp final : public Op<R> {
+ public:
+  RmsNormOp(double eps, bool affine) : eps_(eps), affine_(affine) {}
+  OpInfo info() const override { return {.kind = "rms_norm"}; }
+
+  void forward(Run<R>& r) const override { rms_norm_forward(r.in(0), gamma(r), eps_, r.out(), r.kept()); }
+
+  void backward(Run<R>& r) const override {
+    rms_norm_backward(r.dout(), r.in(0), gamma(r), View<const R>(r.kept()), r.din(0),
+                      affine_ ? r.din(1) : Sink<R>{});
+  }
+
+ private:
+  View<const R> gamma(const Run<R>& r) const { return affine_ ? r.in(1) : View<const R>{}; }
+  double eps_;
+  bool affine_;
+};
+
+template <class R>
+class RmsNorm final : public Norm<R> {
+ public:
+  explicit RmsNorm(const DecoderSpec& s) : eps_(s.norm_eps), affine_(s.norm_affine) {}
+
+  Value build(Builder<R>& b, Value x, const std::string& name, int layer) const override {
+    const Shape shape = b.shape(x);
+    Shape per_row = shape;
+    per_row.dims.back() = Dim{};
+    NodeSpec n{.name = name, .in = {x}, .out = {shape}, .kept = {per_row}};
+    n.backward_reads_out = false;
+    if (affine_)
+      n.in.push_back(
+          b.param({name + ".gamma", Role::norm_gain, Shape{shape.dims.back()}, shape.cols(), shape.cols(), layer},
+                  {ParamRule::Kind::constant, 1}));
+    const Value y = b.node1(std::make_unique<RmsNormOp<R>>(eps_, affine_), std::move(n));
+    b.expected_var(y, 1);
+    return y;
+  }
+
+ private:
+  double eps_;
+  bool affine_;
+};
+
+}  // namespace
+
+namespace entries::norm {
+extern constexpr NormEntry rms = norm_entry<RmsNorm>({
+    .name = "rms",
+    .formula = "y = x / sqrt(mean x^2 + eps) * gamma, over the features of each position",
+    .paper = "Zhang & Sennrich 2019, arXiv 1910.07467",
+    .pitfalls = "The mean stays in: a shared offset of the features is scaled, not removed.",
+    .fields = "model.norm_eps, model.norm_affine",
+});
+}  // namespace entries::norm
+
+}  // namespace plumb

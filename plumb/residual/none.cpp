@@ -1,0 +1,34 @@
+// No residual path: y = f(x). Kept to show why there is one.
+#include "plumb/residual/residual.h"
+
+namespace plumb {
+namespace {
+
+template <class R>
+class NoResidual final : public Residual<R> {
+ public:
+  explicit NoResidual(const DecoderSpec&) {}
+  Value leave(Builder<R>& b, Value, Value branch, const Site& s) override {
+    return b.point(s.name() + ".write", branch);
+  }
+};
+
+std::string refuses(const DecoderSpec& s) {
+  if (s.placement == "parallel")
+    return "a parallel block adds both branches to one stream; without a residual path there is none";
+  return {};
+}
+
+}  // namespace
+
+namespace entries::residual {
+extern constexpr ResidualEntry none = residual_entry<NoResidual>({
+    .name = "none",
+    .formula = "y = f(x)",
+    .paper = "",
+    .pitfalls = "Positions become alike within a few layers (rank collapse) and the model cannot tell contexts apart.",
+    .refuses = refuses,
+});
+}  // namespace entries::residual
+
+}  // namespace plumb
