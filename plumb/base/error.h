@@ -1,6 +1,6 @@
 // The one exception of plumb, and how its sentence is made.
 #pragma once
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <stdexcept>
 #include <string>

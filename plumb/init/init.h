@@ -30,4 +30,10 @@ std::vector<InitEntry> init_table();
 /// Mean 0 and this standard deviation, from the spec's distribution ("normal", or "uniform" with bound sqrt(3) std).
 ParamRule drawn(const DecoderSpec&, double std);
 
+/// y = x + s and y = s x, s a scalar parameter (1). Fixup's.
+template <class R>
+Value add_scalar(Builder<R>&, Value x, Value s, const std::string& name);
+template <class R>
+Value multiply_scalar(Builder<R>&, Value x, Value s, const std::string& name);
+
 }  // namespace plumb

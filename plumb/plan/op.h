@@ -52,7 +52,7 @@ class Run {
   /// Saved or pending state (running statistics), the same memory in every plan of a model.
   View<R> state(std::size_t i) const { return view(b_->state[i]); }
   /// A side result of forward; data == nullptr: nobody asked.
-  View<R> stat(std::size_t i) const { return view(b_->stat[i]); }
+  View<R> stat(std::size_t i) const { return observed_ ? view(b_->stat[i]) : View<R>{}; }
   /// As many bytes as `prepare` asked for; of the calling thread, so pieces of `parallel` may each use it.
   void* scratch() const { return scratch_[ThreadPool::worker()]; }
 
@@ -93,7 +93,7 @@ class Run {
   double* loss_ = nullptr;
   double loss_scale_ = 0;
   Mode mode_ = Mode::train;
-  bool replay_ = false;
+  bool replay_ = false, observed_ = true;
   std::int64_t n_seq_ = 0, step_ = 0, first_sample_ = 0, piece_rows_ = 512;
   std::size_t variant_ = 0;
   std::byte* const* scratch_ = nullptr;   // one a worker

@@ -45,7 +45,7 @@ struct Plan<R>::Impl {
   std::span<const std::int32_t> x, y;
   CallKey key;
   std::int64_t tokens = 0;
-  bool replay = false;
+  bool replay = false, observed = true;
   std::vector<double> shard_loss, norm_parts;
   std::vector<double> shard_aux;  // [shard][aux]
   // seconds by worker, node, direction
@@ -74,6 +74,7 @@ struct Plan<R>::Impl {
     r.loss_scale_ = tokens ? 1.0 / static_cast<double>(tokens) : 0;
     r.mode_ = o.mode;
     r.replay_ = replay;
+    r.observed_ = observed && !replay;
     r.step_ = key.step;
     r.first_sample_ = key.first_sample + shard * s.sequences;
     r.piece_rows_ = one_shard ? o.shard_tokens : r.n_seq_ * o.block + 1;
@@ -117,7 +118,7 @@ struct Plan<R>::Impl {
   }
 
   void look(const Step& e, Run<R>& r, std::int64_t shard) {
-    if (replay) return;
+    if (!r.observed_) return;
     for (const Look& l : e.looks)
       hooks[static_cast<std::size_t>(l.hook)]->at(l.name, l.dir, r.view(l.where), static_cast<int>(shard));
   }
@@ -133,6 +134,15 @@ struct Plan<R>::Impl {
     tokens = std::ranges::count_if(ys, [](std::int32_t t) { return t >= 0; });
     std::ranges::fill(shard_loss, 0.0);
     std::ranges::fill(shard_aux, 0.0);
+  }
+
+  void begin_hooks() {
+    if (observed)
+      for (Hook<R>* h : hooks) h->begin(static_cast<int>(s.n_shard));
+  }
+  void merge_hooks() {
+    if (observed)
+      for (Hook<R>* h : hooks) h->merge(static_cast<int>(s.n_shard));
   }
 
   void run_once_forward() {
@@ -240,10 +250,29 @@ const Schedule& Plan<R>::schedule() const {
 }
 
 template <class R>
+void Plan<R>::observe(bool on) {
+  p_->observed = on;
+}
+
+template <class R>
+void Plan<R>::run_products_only() {
+  Impl& p = *p_;
+  p.pool->run(p.s.n_shard, [&p](std::int64_t i) {
+    Run<R> r = p.make_run(i);
+    for (const Step& e : p.s.shard) {
+      const Op<R>& op = *p.graph.nodes[static_cast<std::size_t>(e.node)].op;
+      if (op.info().kind != "linear") continue;
+      r.b_ = &e.b;
+      e.phase == Phase::backward ? op.backward(r) : op.forward(r);
+    }
+  });
+}
+
+template <class R>
 LossResult Plan<R>::loss(std::span<const std::int32_t> x, std::span<const std::int32_t> y, CallKey key) {
   Impl& p = *p_;
   p.begin(x, y, key);
-  for (Hook<R>* h : p.hooks) h->begin(static_cast<int>(p.s.n_shard));
+  p.begin_hooks();
   p.run_once_forward();
   auto forward = [&p](std::int64_t i) {
     Run<R> r = p.make_run(i);
@@ -253,7 +282,7 @@ LossResult Plan<R>::loss(std::span<const std::int32_t> x, std::span<const std::i
     forward(0);
   else
     p.pool->run(p.s.n_shard, forward);
-  for (Hook<R>* h : p.hooks) h->merge(static_cast<int>(p.s.n_shard));
+  p.merge_hooks();
   return p.result();
 }
 
@@ -262,7 +291,7 @@ LossResult Plan<R>::loss_and_grad(std::span<const std::int32_t> x, std::span<con
   Impl& p = *p_;
   if (p.o.mode != Mode::train) fail("[plan] gradients asked of a plan made for evaluation");
   p.begin(x, y, key);
-  for (Hook<R>* h : p.hooks) h->begin(static_cast<int>(p.s.n_shard));
+  p.begin_hooks();
   p.run_once_forward();
   for (std::int64_t from = 0; from < p.s.n_shard; from += TreeSum<R>::wave) {
     const std::int64_t n = std::min(TreeSum<R>::wave, p.s.n_shard - from);
@@ -273,7 +302,7 @@ LossResult Plan<R>::loss_and_grad(std::span<const std::int32_t> x, std::span<con
     p.sums.end_wave(from + n, *p.pool);
   }
   p.run_once_backward();
-  for (Hook<R>* h : p.hooks) h->merge(static_cast<int>(p.s.n_shard));
+  p.merge_hooks();
   return p.result();
 }
 

@@ -45,6 +45,9 @@ class Plan {
   const GraphOf<R>& graph() const;
   const Schedule& schedule() const;
 
+  /// Whether the hooks see the calls that follow (they do from the start): nothing else changes with it.
+  void observe(bool on);
+
   /// x, y: batch * block token ids and targets. Forward only.
   LossResult loss(std::span<const std::int32_t> x, std::span<const std::int32_t> y, CallKey key = {});
   /// Also fills `grads()`: of the mean loss, summed over shards by the fixed tree. Shards run on the pool's threads.
@@ -71,6 +74,10 @@ class Plan {
   std::size_t bytes() const;
   /// Matrix products beside the implementation that runs each.
   std::vector<std::pair<ProductShape, std::string>> products() const;
+
+  /// Runs only the matrix products of every shard, on whatever the memory holds: what a step cannot be faster than with
+  /// them. Gradients are garbage afterwards.
+  void run_products_only();
 
   /// Seconds by "kind forward" / "kind backward", summed over threads, since the last call; counting starts with
   /// `time_ops(true)`.

@@ -2,6 +2,7 @@
 // shard's elements in double.
 #include "plumb/residual/residual.h"
 
+#include "plumb/base/error.h"
 #include "plumb/kernel/rows.h"
 
 namespace plumb {
@@ -51,8 +52,14 @@ class GatedSumOp final : public Op<R> {
 
 }  // namespace
 
+void require_same_shape(std::string_view op, const std::string& name, const Shape& stream, const Shape& branch) {
+  if (stream.rows() != branch.rows() || stream.cols() != branch.cols())
+    fail("[{}] {}: the stream is {}, the branch wrote {}", op, name, stream.text(), branch.text());
+}
+
 template <class R>
 Value scaled_sum(Builder<R>& b, double a, Value x, double c, Value z, const std::string& name) {
+  require_same_shape("residual_add", name, b.shape(x), b.shape(z));
   const Value y = b.node1(std::make_unique<ScaledSumOp<R>>(a, c, true), {.name = name,
                                                                          .in = {x, z},
                                                                          .out = {b.shape(x)},
@@ -75,6 +82,7 @@ Value scaled(Builder<R>& b, double a, Value x, const std::string& name) {
 
 template <class R>
 Value gated_sum(Builder<R>& b, Value x, double a, Value g, Value z, const std::string& name) {
+  require_same_shape("residual_gate", name, b.shape(x), b.shape(z));
   return b.node1(std::make_unique<GatedSumOp<R>>(a),
                  {.name = name, .in = {x, g, z}, .out = {b.shape(x)}, .backward_reads_out = false});
 }

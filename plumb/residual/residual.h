@@ -31,6 +31,9 @@ constexpr ResidualEntry residual_entry(const Entry& e) {
 }
 std::vector<ResidualEntry> residual_table();
 
+/// Throws "[op] name: …" with both shapes unless they agree.
+void require_same_shape(std::string_view op, const std::string& name, const Shape& stream, const Shape& branch);
+
 /// y = a x + b z for values of one shape; a and b are constants of the graph. The op most rules are made of.
 template <class R>
 Value scaled_sum(Builder<R>& b, double a, Value x, double c, Value z, const std::string& name);

@@ -1,0 +1,206 @@
+// plumb bench step: one training step beside the processor's peak, its own matrix products, and a peer, interleaved.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include "plumb/base/error.h"
+#include "plumb/base/json.h"
+#include "plumb/base/rng.h"
+#include "plumb/cli/flags.h"
+#include "plumb/kernel/peak.h"
+#include "plumb/model/decoder.h"
+#include "plumb/optim/adamw.h"
+#include "plumb/spec/from_config.h"
+
+namespace plumb::cli {
+namespace {
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// FLOP/s of all threads of the pool together, each busy with multiply-adds.
+double peak_flops(ThreadPool& pool) {
+  std::vector<double> flops(static_cast<std::size_t>(pool.size()));
+  const double t = now_s();
+  pool.run(pool.size(), [&](std::int64_t i) { fma_seconds(8'000'000, &flops[static_cast<std::size_t>(i)]); });
+  const double seconds = now_s() - t;
+  double total = 0;
+  for (double f : flops) total += f;
+  return total / seconds;
+}
+
+/// Multiply-adds of the matrix products of a step, forward and twice that backward, and of attention's scores and weighted
+/// sums over all T x T pairs (the usual convention; the causal half is not subtracted).
+double step_flops(const Plan<float>& plan, const DecoderSpec& s) {
+  const double tokens = static_cast<double>(plan.options().batch * plan.options().block);
+  double per_token = 0;
+  for (const Node<float>& n : plan.graph().nodes)
+    if (n.op->info().kind == "linear")
+      for (const Value v : n.spec.in)
+        if (const ValueInfo& i = plan.graph().at(v); i.kind != ValueKind::shard && i.shape.dims.size() > 1)
+          per_token += 6.0 * static_cast<double>(i.shape.size());
+  per_token += 12.0 * static_cast<double>(s.n_layer * s.n_head * s.d_head * plan.options().block);
+  return per_token * tokens;
+}
+
+/// A model with a full step: loss, gradients, norm, update.
+class StepBench {
+ public:
+  StepBench(const Config& c, ThreadPool& pool)
+      : t_(c.train),
+        spec_(spec_from_config(c, c.data.vocab_size)),
+        pool_(pool),
+        store_(decoder_layout<float>(spec_, Components{}), static_cast<std::uint64_t>(t_.seed)),
+        optimizer_(store_.layout(), {t_.beta1, t_.beta2, t_.adam_eps, t_.weight_decay, t_.grad_clip}),
+        plan_(make_plan<float>(spec_, Components{}, store_,
+                               {.batch = t_.batch_size * t_.accumulate,
+                                .block = spec_.block_size,
+                                .recompute = static_cast<int>(t_.recompute)},
+                               pool)) {
+    const auto n = static_cast<std::size_t>(plan_.options().batch * spec_.block_size);
+    const Stream random = stream(static_cast<std::uint64_t>(t_.seed), "bench");
+    for (std::size_t i = 0; i < n + 1; ++i) {
+      const auto token = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(spec_.vocab_size), 0, 0, i));
+      if (i < n) x_.push_back(token);
+      if (i > 0) y_.push_back(token);
+    }
+    step();
+  }
+
+  double step() {
+    const double t = now_s();
+    plan_.loss_and_grad(x_, y_, {optimizer_.steps(), 0});
+    const double t1 = now_s();
+    const double norm = plan_.grad_norm();
+    optimizer_.update(store_, std::span<const float>(plan_.grads()), norm, 1e-4, pool_);
+    plan_.commit();
+    const double end = now_s();
+    update_s_ = std::min(update_s_, end - t1);
+    return end - t;
+  }
+
+  double products() {
+    const double t = now_s();
+    plan_.run_products_only();
+    return now_s() - t;
+  }
+
+  /// ms a step by op, as thread time divided by the threads, over `n` steps.
+  std::vector<std::pair<std::string, double>> by_op(int n) {
+    plan_.time_ops(true);
+    plan_.op_seconds();
+    for (int i = 0; i < n; ++i) step();
+    auto ops = plan_.op_seconds();
+    plan_.time_ops(false);
+    const double busy = static_cast<double>(std::min<std::int64_t>(pool_.size(), plan_.schedule().n_shard));
+    for (auto& [name, s] : ops) s *= 1e3 / n / busy;
+    ops.emplace_back("norm, clip, AdamW", update_s_ * 1e3);
+    std::ranges::sort(ops, {}, [](auto& o) { return -o.second; });
+    return ops;
+  }
+
+  double flops() const { return step_flops(plan_, spec_); }
+  double tokens() const { return static_cast<double>(x_.size()); }
+
+ private:
+  TrainConfig t_;
+  DecoderSpec spec_;
+  ThreadPool& pool_;
+  ParamStore<float> store_;
+  AdamW<float> optimizer_;
+  Plan<float> plan_;
+  std::vector<std::int32_t> x_, y_;
+  double update_s_ = 1e9;
+};
+
+double peer_ms(const std::string& command) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  if (!pipe) fail("the peer '{}' cannot be started", command);
+  std::string text;
+  std::array<char, 4096> buffer;
+  while (std::fgets(buffer.data(), buffer.size(), pipe.get())) text = buffer.data();  // the last line
+  const Json j = Json::parse(text, "the peer's last line");
+  return j.at("ms_per_step", "the peer's last line").as_double("ms_per_step");
+}
+
+int bench_layers(const Flags& f, const Config& base, ThreadPool& pool) {
+  Json rows = Json::array();
+  std::string rest = f.layers + ",";
+  while (!rest.empty()) {
+    const auto comma = rest.find(',');
+    Config c = base;
+    set_value(c, "model.n_layer=" + rest.substr(0, comma));
+    rest.erase(0, comma + 1);
+    StepBench b(c, pool);
+    double best = 1e9;
+    for (int i = 0; i < f.rounds * 2; ++i) best = std::min(best, b.step());
+    Json row = Json::object();
+    row["n_layer"] = c.model.n_layer;
+    row["ms_per_step"] = best * 1e3;
+    row["ms_per_layer"] = best * 1e3 / static_cast<double>(c.model.n_layer);
+    row["gflops"] = b.flops() / best / 1e9;
+    if (!f.json)
+      fmt::print("{:>4} layers  {:8.1f} ms a step  {:6.2f} ms a layer  {:6.1f} GFLOP/s\n", c.model.n_layer, best * 1e3,
+                 best * 1e3 / static_cast<double>(c.model.n_layer), b.flops() / best / 1e9);
+    rows.push_back(row);
+  }
+  if (f.json) fmt::print("{}\n", rows.dump());
+  return 0;
+}
+
+}  // namespace
+
+int bench_command(const Flags& f) {
+  if (f.args.size() != 1 || f.args.front() != "step") bad_input("name what to time: `plumb bench step`");
+  Flags rest = f;
+  rest.args.clear();
+  const Config config = resolve_config(config_of(rest));
+  ThreadPool pool(static_cast<int>(config.train.threads));
+  if (!f.layers.empty()) return bench_layers(f, config, pool);
+
+  StepBench bench(config, pool);
+  double peak = 0, step = 1e9, floor = 1e9, peer = 1e9;
+  for (int round = 0; round < f.rounds; ++round) {  // in turn, so that all see the same weather
+    peak = std::max(peak, peak_flops(pool));
+    for (int i = 0; i < 4; ++i) step = std::min(step, bench.step());
+    for (int i = 0; i < 2; ++i) floor = std::min(floor, bench.products());
+    if (!f.peer.empty()) peer = std::min(peer, peer_ms(f.peer));
+    if (!f.quiet) fmt::print(stderr, "round {}/{}: best so far {:.1f} ms\n", round + 1, f.rounds, step * 1e3);
+  }
+  const auto ops = bench.by_op(4);
+  const double gflops = bench.flops() / step / 1e9;
+  if (f.json) {
+    Json j = Json::object(), by = Json::object();
+    j["ms_per_step"] = step * 1e3;
+    j["tokens_per_s"] = bench.tokens() / step;
+    j["gflops"] = gflops;
+    j["peak_gflops"] = peak / 1e9;
+    j["of_peak"] = gflops * 1e9 / peak;
+    j["floor_ms"] = floor * 1e3;
+    j["ratio_to_floor"] = step / floor;
+    j["threads"] = pool.size();
+    j["target"] = simd_target();
+    if (!f.peer.empty()) j["peer_ms_per_step"] = peer;
+    for (const auto& [name, ms] : ops) by[name] = ms;
+    j["by_op"] = by;
+    fmt::print("{}\n", j.dump());
+    return 0;
+  }
+  fmt::print("one step: {:.1f} ms, {:.0f} tokens/s, {:.2f} GFLOP, {:.1f} GFLOP/s\n", step * 1e3, bench.tokens() / step,
+             bench.flops() / 1e9, gflops);
+  fmt::print("peak of {} threads ({}): {:.1f} GFLOP/s measured; the step reaches {:.1f} % of it\n", pool.size(),
+             simd_target(), peak / 1e9, 100 * gflops * 1e9 / peak);
+  fmt::print("its linear layers alone: {:.1f} ms; the step is {:.2f} times that\n", floor * 1e3, step / floor);
+  if (!f.peer.empty()) fmt::print("peer: {:.1f} ms a step, {:.2f} times ours\n", peer, peer / (step * 1e3));
+  fmt::print("\nms a step by op (thread time / threads; timing itself costs about 1 %):\n");
+  for (const auto& [name, ms] : ops) fmt::print("  {:<28} {:8.2f}\n", name, ms);
+  return 0;
+}
+
+}  // namespace plumb::cli

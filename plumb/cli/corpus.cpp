@@ -1,0 +1,46 @@
+// plumb corpus: fetch, keep, describe.
+#include <fmt/format.h>
+
+#include "plumb/base/error.h"
+#include "plumb/base/json.h"
+#include "plumb/cli/flags.h"
+#include "plumb/data/baselines.h"
+#include "plumb/data/batches.h"
+#include "plumb/data/text_corpus.h"
+#include "plumb/data/tokenizer.h"
+
+namespace plumb::cli {
+
+int corpus_command(const Flags& f) {
+  if (f.args.size() != 1) bad_input("name one corpus: `plumb corpus tang`, or a UTF-8 text file");
+  Flags rest = f;
+  rest.args.clear();
+  Config config = config_of(rest);
+  const Corpus c = load_corpus(f.args.front(), default_cache_dir(), [&](std::string_view s) {
+    if (!f.quiet) fmt::print(stderr, "{}\n", s);
+  });
+  const CharTokenizer tokenizer(c.text, config.data.vocab_size);
+  const auto tokens = tokenizer.encode(c.text);
+  const Split split = split_tokens(tokens, config.data.split, config.model.block_size);
+  const Baselines b = baselines(split.train, split.validation, tokenizer.vocab_size());
+  if (f.json) {
+    Json j = Json::object();
+    j["corpus"] = c.name;
+    j["characters"] = static_cast<std::int64_t>(c.text.size());
+    j["sha256"] = c.sha256;
+    j["vocab_size"] = tokenizer.vocab_size();
+    j["coverage"] = tokenizer.coverage(c.text);
+    Json base = Json::object();
+    base["uniform"] = b.uniform;
+    base["unigram"] = b.unigram;
+    j["baselines"] = base;
+    fmt::print("{}\n", j.dump());
+    return 0;
+  }
+  fmt::print("{}: {} characters, sha256 {}\n", c.name, c.text.size(), c.sha256);
+  fmt::print("{} symbols (one for the unknown) cover {:.2f} %\n", tokenizer.vocab_size(), 100 * tokenizer.coverage(c.text));
+  fmt::print("baselines on the validation split, nats a token: uniform {:.3f}, unigram {:.3f}\n", b.uniform, b.unigram);
+  return 0;
+}
+
+}  // namespace plumb::cli

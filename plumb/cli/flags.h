@@ -1,0 +1,38 @@
+// What a person may type after `plumb`. CLI11 is used in flags.cpp alone.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "plumb/config/config.h"
+
+namespace plumb::cli {
+
+struct Flags {
+  std::string command;
+  std::vector<std::string> args;   // positional arguments of the command
+  std::vector<std::string> set;    // --set section.key=value, in order
+  std::string out;
+  bool json = false, quiet = false;
+  // bench
+  std::string peer;                // a command that prints {"ms_per_step": x}
+  int rounds = 5;
+  std::string layers;              // "6,12,24,48"
+  // train
+  bool no_probes = false;
+};
+
+/// Parses the command line and runs the command. Help and version go to standard output; a usage error is one sentence on
+/// standard error and exit status 2.
+int run(int argc, char** argv);
+
+/// The config of a command: the file named by the first argument, if any, then every --set.
+Config config_of(const Flags&);
+
+/// The commands, one file each. Each returns the exit status.
+int train_command(const Flags&);
+int params_command(const Flags&);
+int bench_command(const Flags&);
+int corpus_command(const Flags&);
+int config_command(const Flags&);
+
+}  // namespace plumb::cli

@@ -1,0 +1,149 @@
+// The one table of the config's keys. Adding a key is adding its member in config.h and its row here.
+#include "plumb/config/config.h"
+
+namespace plumb {
+namespace {
+
+using Rows = std::vector<Field<Config>>;
+
+// Upper bounds keep every product of sizes inside 64 bits; no machine reaches them.
+constexpr double max_size = 1 << 20;
+
+void add_model(Rows& rows) {
+  const auto row = [&](std::string key, auto member, FieldCheck check, std::string help) {
+    rows.push_back(
+        field_in<&Config::model, Config>("model", std::move(key), member, std::move(check), std::move(help)));
+  };
+  using M = ModelConfig;
+  row("n_layer", &M::n_layer, between(1, 4096), "number of blocks");
+  row("d_model", &M::d_model, between(1, max_size), "width of the residual stream");
+  row("n_head", &M::n_head, between(1, 4096), "number of attention heads");
+  row("d_head", &M::d_head, between(1, max_size), "width of a head; default: d_model / n_head");
+  row("d_ff", &M::d_ff, between(1, max_size), "width of the feed-forward network");
+  row("block_size", &M::block_size, between(1, max_size), "tokens a sequence");
+  row("norm", &M::norm, any(), "normalisation");
+  row("norm_eps", &M::norm_eps, at_least(0), "added to the variance (or mean square) before the root");
+  row("norm_affine", &M::norm_affine, any(), "the norm has learned gains (and biases)");
+  row("norm_momentum", &M::norm_momentum, between(0, 1),
+      "batch norm: weight of the newest statistics; 0: cumulative average");
+  row("placement", &M::placement, any(), "where the norms sit");
+  row("final_norm", &M::final_norm, any(), "a norm before the head; default: as the placement needs");
+  row("residual", &M::residual, any(), "how a branch joins the residual stream");
+  row("residual_lanes", &M::residual_lanes, between(1, 64), "hyper-connections: number of lanes");
+  row("weight_param", &M::weight_param, any(), "parametrisation of the weight matrices");
+  row("position", &M::position, any(), "position scheme");
+  row("tied_embeddings", &M::tied_embeddings, any(),
+      "the head shares the embedding's matrix; default: true, unless init.scheme unties it");
+}
+
+void add_attention(Rows& rows) {
+  const auto row = [&](std::string key, auto member, FieldCheck check, std::string help) {
+    rows.push_back(field_in<&Config::attention, Config>("model.attention", std::move(key), member,
+                                                        std::move(check), std::move(help)));
+  };
+  using A = AttentionConfig;
+  row("kind", &A::kind, any(), "kind of attention");
+  row("scale", &A::scale, one_of({"auto", "sqrt", "none"}),
+      "what scores are multiplied by; default: auto, 1/sqrt(d_head) except where another setting implies its "
+      "own");
+  row("bias", &A::bias, any(), "q, k, v and output projections have biases");
+}
+
+void add_ffn(Rows& rows) {
+  const auto row = [&](std::string key, auto member, FieldCheck check, std::string help) {
+    rows.push_back(field_in<&Config::ffn, Config>("model.ffn", std::move(key), member, std::move(check),
+                                                  std::move(help)));
+  };
+  using F = FfnConfig;
+  row("kind", &F::kind, any(), "kind of feed-forward network");
+  row("bias", &F::bias, any(), "its projections have biases");
+  row("n_expert", &F::n_expert, between(1, 4096), "moe: number of experts");
+  row("top_k", &F::top_k, between(1, 4096), "moe: experts a token");
+  row("balance_loss", &F::balance_loss, at_least(0), "moe: weight of the load-balancing loss");
+  row("router_z_loss", &F::router_z_loss, at_least(0), "moe: weight of the router's z-loss");
+}
+
+void add_init(Rows& rows) {
+  const auto row = [&](std::string key, auto member, FieldCheck check, std::string help) {
+    rows.push_back(
+        field_in<&Config::init, Config>("init", std::move(key), member, std::move(check), std::move(help)));
+  };
+  using I = InitConfig;
+  row("scheme", &I::scheme, any(), "initialisation rule");
+  row("distribution", &I::distribution, one_of({"normal", "uniform"}),
+      "what weights are drawn from, at equal variance");
+  row("std", &I::std, at_least(0), "standard deviation of the schemes that take one");
+  row("residual_scale", &I::residual_scale, any(),
+      "gpt2: times 1/sqrt(2 n_layer) on what writes to the residual stream");
+}
+
+void add_train(Rows& rows) {
+  const auto row = [&](std::string key, auto member, FieldCheck check, std::string help) {
+    rows.push_back(
+        field_in<&Config::train, Config>("train", std::move(key), member, std::move(check), std::move(help)));
+  };
+  using T = TrainConfig;
+  row("steps", &T::steps, between(0, 1e12), "optimiser updates");
+  row("batch_size", &T::batch_size, between(1, max_size), "sequences a forward pass");
+  row("accumulate", &T::accumulate, between(1, max_size), "forward passes an update");
+  row("optimizer", &T::optimizer, one_of({"adamw"}), "update rule");
+  row("lr", &T::lr, at_least(0), "learning rate after the warm-up");
+  row("min_lr", &T::min_lr, at_least(0), "learning rate at the last step");
+  row("warmup", &T::warmup, between(0, 1e12), "steps of linear warm-up");
+  row("schedule", &T::schedule, one_of({"constant", "cosine", "linear"}), "learning rate after the warm-up");
+  row("weight_decay", &T::weight_decay, at_least(0),
+      "decoupled, times lr; never on norms, biases, or fewer than two dims");
+  row("beta1", &T::beta1, half_open(0, 1), "decay of the first moment");
+  row("beta2", &T::beta2, half_open(0, 1), "decay of the second moment");
+  row("adam_eps", &T::adam_eps, at_least(0), "added to the root of the second moment");
+  row("grad_clip", &T::grad_clip, at_least(0), "largest gradient norm; 0: no clipping");
+  row("seed", &T::seed, at_least(0), "seed of initialisation and data order");
+  row("precision", &T::precision, one_of({"fp32"}), "number format of the computation");
+  row("threads", &T::threads, between(0, 1024),
+      "worker threads; 0: all processors (the bits are the same for any number)");
+  row("recompute", &T::recompute, between(0, 4096),
+      "blocks whose activations are computed again in the backward pass");
+  row("eval_every", &T::eval_every, between(0, 1e12), "steps between validation losses; 0: only at the end");
+  row("checkpoint_every", &T::checkpoint_every, between(0, 1e12),
+      "steps between checkpoints; 0: only at the end");
+  row("keep_checkpoints", &T::keep_checkpoints, between(1, 1e6), "newest checkpoints that are kept");
+}
+
+void add_data(Rows& rows) {
+  const auto row = [&](std::string key, auto member, FieldCheck check, std::string help) {
+    rows.push_back(
+        field_in<&Config::data, Config>("data", std::move(key), member, std::move(check), std::move(help)));
+  };
+  using D = DataConfig;
+  row("corpus", &D::corpus, any(), "a corpus by name, or the path of a UTF-8 text file");
+  row("tokenizer", &D::tokenizer, one_of({"char"}), "how text becomes tokens");
+  row("vocab_size", &D::vocab_size, between(2, 1 << 24),
+      "at most this many tokens; the corpus may have fewer");
+  row("split", &D::split, inside(0, 1), "share of the tokens, from the start, that is trained on");
+}
+
+void add_probe(Rows& rows) {
+  rows.push_back(field_in<&Config::probe, Config>("probe", "every", &ProbeConfig::every, between(0, 1e12),
+                                                  "steps between probe rows in the trace; 0: none"));
+}
+
+Rows all_rows() {
+  Rows rows;
+  add_model(rows);
+  add_attention(rows);
+  add_ffn(rows);
+  add_init(rows);
+  add_train(rows);
+  add_data(rows);
+  add_probe(rows);
+  return rows;
+}
+
+}  // namespace
+
+const std::vector<Field<Config>>& config_fields() {
+  static const Rows rows = all_rows();
+  return rows;
+}
+
+}  // namespace plumb

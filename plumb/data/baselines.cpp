@@ -1,0 +1,31 @@
+#include "plumb/data/baselines.h"
+
+#include <cmath>
+#include <vector>
+
+#include "plumb/base/error.h"
+
+namespace plumb {
+
+Baselines baselines(std::span<const std::int32_t> train, std::span<const std::int32_t> validation,
+                    std::int64_t vocab_size) {
+  if (validation.size() < 2)
+    bad_input(
+        "the validation split has {} tokens, but a target needs 2; use a longer corpus or a smaller "
+        "data.split",
+        validation.size());
+  const auto size = static_cast<std::size_t>(vocab_size);
+  std::vector<std::int64_t> counts(size,
+                                   1);  // add one: a symbol that training never shows must not cost infinity
+  for (const std::int32_t token : train) ++counts.at(static_cast<std::size_t>(token));
+  const double total = static_cast<double>(train.size()) + static_cast<double>(vocab_size);
+
+  std::vector<std::int64_t> targets(size, 0);
+  for (const std::int32_t token : validation.subspan(1)) ++targets.at(static_cast<std::size_t>(token));
+  double nats = 0;
+  for (std::size_t v = 0; v < size; ++v)
+    nats -= static_cast<double>(targets[v]) * std::log(static_cast<double>(counts[v]) / total);
+  return {std::log(static_cast<double>(vocab_size)), nats / static_cast<double>(validation.size() - 1)};
+}
+
+}  // namespace plumb

@@ -1,0 +1,112 @@
+// Plain twin of causal attention, one query row at a time (the formula: kernel/attention.h). Sums in double, scores and
+// gradients stored in R.
+//
+//   s_j = scale q.k_j + bias_j, j <= i      lse = log sum exp s      p_j = exp(s_j - lse)      o = sum p_j v_j
+//   dv_j += p_j do      ds_j = p_j (do.v_j - do.o)      dq = scale sum ds_j k_j      dk_j += scale ds_j q
+//
+// o, lse, entropy and max_logit overwrite. dq, dk, dv: cleared first where their sink overwrites, then added to; d_table
+// adds. Scratch: 2 T (scores and their gradient of one row).
+#include <cmath>
+#include <limits>
+
+#include "plumb/kernel/attention.h"
+
+namespace plumb::plain {
+namespace {
+
+template <class R>
+double dot(const R* a, const R* b, std::int64_t n) {
+  double total = 0;
+  for (std::int64_t i = 0; i < n; ++i) total += double(a[i]) * double(b[i]);
+  return total;
+}
+
+template <class R>
+void clear(Sink<R> s) {
+  if (!s || !s.overwrite) return;
+  for (std::int64_t i = 0; i < s.v.rows; ++i)
+    for (std::int64_t j = 0; j < s.v.cols; ++j) s.v.row(i)[j] = 0;
+}
+
+/// Calls f(row, first row of the sequence, position, head, first column of q's head, of kv's head).
+template <class F>
+void for_each_query(const AttentionShape& a, F f) {
+  for (std::int64_t n = 0; n < a.n_seq; ++n)
+    for (std::int64_t h = 0; h < a.n_head; ++h)
+      for (std::int64_t i = 0; i < a.block; ++i)
+        f(n * a.block + i, n * a.block, i, h, h * a.d_head, h / (a.n_head / a.n_kv_head) * a.d_head);
+}
+
+/// Scores of one query against keys 0 … i into s.
+template <class R>
+void scores(const AttentionShape& a, const R* q, View<const R> k, std::int64_t first, std::int64_t i, std::int64_t h,
+            std::int64_t kv, const ScoreBias<R>* bias, View<const R> table, R* s) {
+  for (std::int64_t j = 0; j <= i; ++j) s[j] = R(a.scale * dot(q, k.row(first + j) + kv, a.d_head));
+  if (bias) bias->add({s, 1, i + 1, i + 1}, int(h), i, 0, table);
+}
+
+}  // namespace
+
+template <class R>
+void attention_forward(const AttentionShape& a, View<const R> q, View<const R> k, View<const R> v,
+                       const ScoreBias<R>* bias, View<const R> table, View<R> o, View<R> lse, View<R> entropy,
+                       View<R> max_logit, R* s) {
+  for_each_query(a, [&](std::int64_t row, std::int64_t first, std::int64_t i, std::int64_t h, std::int64_t col,
+                        std::int64_t kv) {
+    scores(a, q.row(row) + col, k, first, i, h, kv, bias, table, s);
+    double top = -std::numeric_limits<double>::infinity(), z = 0, ps = 0;
+    for (std::int64_t j = 0; j <= i; ++j)
+      if (double(s[j]) > top || std::isnan(s[j])) top = double(s[j]);
+    const double shift = top == -std::numeric_limits<double>::infinity() ? 0 : top;
+    for (std::int64_t j = 0; j <= i; ++j) {
+      const double e = std::exp(double(s[j]) - shift);
+      z += e;
+      if (e != 0) ps += e * (double(s[j]) - shift);
+    }
+    for (std::int64_t c = 0; c < a.d_head; ++c) {
+      double total = 0;
+      for (std::int64_t j = 0; j <= i; ++j)
+        total += std::exp(double(s[j]) - shift) / z * double(v.row(first + j)[kv + c]);
+      o.row(row)[col + c] = R(total);
+    }
+    lse.row(row)[h] = R(shift + std::log(z));
+    if (entropy) entropy.row(row)[h] = R(std::log(z) - ps / z);
+    if (max_logit) max_logit.row(row)[h] = R(top);
+  });
+}
+
+template <class R>
+void attention_backward(const AttentionShape& a, View<const R> q, View<const R> k, View<const R> v,
+                        const ScoreBias<R>* bias, View<const R> table, View<const R> o, View<const R> lse,
+                        View<const R> d_o, Sink<R> dq, Sink<R> dk, Sink<R> dv, View<R> d_table, R* s) {
+  clear(dq), clear(dk), clear(dv);
+  R* ds = s + a.block;
+  for_each_query(a, [&](std::int64_t row, std::int64_t first, std::int64_t i, std::int64_t h, std::int64_t col,
+                        std::int64_t kv) {
+    scores(a, q.row(row) + col, k, first, i, h, kv, bias, table, s);
+    const R* g = d_o.row(row) + col;
+    const double delta = dot(g, o.row(row) + col, a.d_head);
+    for (std::int64_t j = 0; j <= i; ++j) {
+      const double p = std::exp(double(s[j]) - double(lse.row(row)[h]));
+      ds[j] = R(p * (dot(g, v.row(first + j) + kv, a.d_head) - delta));
+      for (std::int64_t c = 0; c < a.d_head; ++c) {
+        if (dv) dv.v.row(first + j)[kv + c] += R(p * double(g[c]));
+        if (dk) dk.v.row(first + j)[kv + c] += R(a.scale * double(ds[j]) * double(q.row(row)[col + c]));
+        if (dq) dq.v.row(row)[col + c] += R(a.scale * double(ds[j]) * double(k.row(first + j)[kv + c]));
+      }
+    }
+    if (bias && d_table) bias->grad({ds, 1, i + 1, i + 1}, int(h), i, 0, d_table);
+  });
+}
+
+#define PLUMB_INSTANTIATE(R)                                                                                          \
+  template void attention_forward(const AttentionShape&, View<const R>, View<const R>, View<const R>,                 \
+                                  const ScoreBias<R>*, View<const R>, View<R>, View<R>, View<R>, View<R>, R*);        \
+  template void attention_backward(const AttentionShape&, View<const R>, View<const R>, View<const R>,                \
+                                   const ScoreBias<R>*, View<const R>, View<const R>, View<const R>, View<const R>,   \
+                                   Sink<R>, Sink<R>, Sink<R>, View<R>, R*);
+PLUMB_INSTANTIATE(float)
+PLUMB_INSTANTIATE(double)
+#undef PLUMB_INSTANTIATE
+
+}  // namespace plumb::plain

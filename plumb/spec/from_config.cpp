@@ -1,0 +1,206 @@
+#include "plumb/spec/from_config.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+#include "plumb/base/error.h"
+#include "plumb/base/text.h"
+
+namespace plumb {
+namespace {
+
+using Rows = std::vector<Field<DecoderSpec>>;
+
+// The config's key of a spec's field: [init] keeps its place, everything else lies below [model].
+std::string config_key(const Field<DecoderSpec>& field) {
+  return field.section == "init" ? field.path() : "model." + field.path();
+}
+
+// Adds rows for one section. Where the config has the same key, its check and help are the row's.
+template <class Make>
+void add(Rows& rows, std::string key, FieldCheck check, Make make) {
+  Field<DecoderSpec> row = make(std::move(key), std::move(check));
+  if (const auto* known = find_config_field(config_key(row))) {
+    row.check = known->check;
+    row.help = known->help;
+  }
+  rows.push_back(std::move(row));
+}
+
+Rows all_rows() {
+  Rows rows;
+  const auto top = [&](std::string key, auto member, FieldCheck check = any()) {
+    add(rows, std::move(key), std::move(check), [&](std::string k, FieldCheck c) {
+      return field_of<DecoderSpec>(std::move(k), member, std::move(c), "");
+    });
+  };
+  const auto attention = [&](std::string key, auto member) {
+    add(rows, std::move(key), any(), [&](std::string k, FieldCheck c) {
+      return field_in<&DecoderSpec::attention, DecoderSpec>("attention", std::move(k), member, std::move(c),
+                                                            "");
+    });
+  };
+  const auto ffn = [&](std::string key, auto member) {
+    add(rows, std::move(key), any(), [&](std::string k, FieldCheck c) {
+      return field_in<&DecoderSpec::ffn, DecoderSpec>("ffn", std::move(k), member, std::move(c), "");
+    });
+  };
+  const auto init = [&](std::string key, auto member) {
+    add(rows, std::move(key), any(), [&](std::string k, FieldCheck c) {
+      return field_in<&DecoderSpec::init, DecoderSpec>("init", std::move(k), member, std::move(c), "");
+    });
+  };
+  using S = DecoderSpec;
+  top("n_layer", &S::n_layer);
+  top("d_model", &S::d_model);
+  top("n_head", &S::n_head);
+  top("n_kv_head", &S::n_kv_head, between(1, 4096));
+  top("d_head", &S::d_head);
+  top("d_ff", &S::d_ff);
+  top("block_size", &S::block_size);
+  top("vocab_size", &S::vocab_size, between(1, 1 << 24));
+  top("norm", &S::norm);
+  top("norm_eps", &S::norm_eps);
+  top("norm_affine", &S::norm_affine);
+  top("norm_momentum", &S::norm_momentum);
+  top("placement", &S::placement);
+  top("final_norm", &S::final_norm);
+  top("residual", &S::residual);
+  top("residual_lanes", &S::residual_lanes);
+  top("weight_param", &S::weight_param);
+  top("position", &S::position);
+  top("tied_embeddings", &S::tied_embeddings);
+  attention("kind", &S::Attention::kind);
+  attention("scale", &S::Attention::scale);
+  attention("bias", &S::Attention::bias);
+  ffn("kind", &S::Ffn::kind);
+  ffn("bias", &S::Ffn::bias);
+  ffn("n_expert", &S::Ffn::n_expert);
+  ffn("top_k", &S::Ffn::top_k);
+  ffn("balance_loss", &S::Ffn::balance_loss);
+  ffn("router_z_loss", &S::Ffn::router_z_loss);
+  init("scheme", &S::InitRule::scheme);
+  init("distribution", &S::InitRule::distribution);
+  init("std", &S::InitRule::std);
+  init("residual_scale", &S::InitRule::residual_scale);
+  top("ignore_index", &S::ignore_index, between(-(1 << 30), -1));
+  return rows;
+}
+
+// One setting that brings another with it.
+struct Implication {
+  std::string_view key, value;   // when this key has this value
+  std::string_view implied_key;  // then this one
+  FieldValue implied_value;      // has this one
+  std::string_view because;
+};
+
+const std::vector<Implication>& implications() {
+  using namespace std::string_literals;
+  static const std::vector<Implication> all{
+      {"init.scheme", "fixup", "model.norm", "none"s, "Fixup trains without norms"},
+      {"init.scheme", "fixup", "model.residual", "add"s, "Fixup's scalars belong to plain residual addition"},
+      {"init.scheme", "fixup", "model.tied_embeddings", false,
+       "Fixup starts the head at zero, which a shared embedding cannot"},
+      {"model.residual", "rezero", "model.norm", "none"s, "ReZero replaces the norms"},
+      {"model.residual", "nf", "model.norm", "none"s, "NF blocks replace the norms"},
+      {"model.residual", "nf", "model.weight_param", "scaled_ws"s,
+       "NF blocks rely on scaled weight standardisation"},
+      {"model.residual", "deepnorm", "model.placement", "post"s, "DeepNorm is defined for Post-LN"},
+      {"model.position", "t5", "model.attention.scale", "none"s, "T5 puts the scale into its initialisation"},
+  };
+  return all;
+}
+
+void apply(Config& config, const Implication& rule) {
+  const auto& cause = config_field(rule.key, "implied");
+  if (cause.get(config) != FieldValue(std::string(rule.value))) return;
+  const auto& field = config_field(rule.implied_key, "implied");
+  if (config.given(rule.implied_key) && field.get(config) != rule.implied_value)
+    bad_input("{} = {} ({}) contradicts {} = \"{}\" ({}), which implies {}: {}; remove one of the two",
+              rule.implied_key, field_text(field.get(config)), config.where(rule.implied_key), rule.key,
+              rule.value, config.where(rule.key), field_text(rule.implied_value), rule.because);
+  field.set(config, rule.implied_value);
+}
+
+}  // namespace
+
+const std::vector<Field<DecoderSpec>>& spec_fields() {
+  static const Rows rows = all_rows();
+  return rows;
+}
+
+Config resolve_config(const Config& given) {
+  Config config = given;
+  for (const Implication& rule : implications()) apply(config, rule);
+
+  ModelConfig& m = config.model;
+  if (!m.d_head) {
+    if (m.d_model % m.n_head != 0)
+      bad_input(
+          "model.d_model = {} ({}) is not divisible by model.n_head = {} ({}); change one of them or set "
+          "model.d_head",
+          m.d_model, config.where("model.d_model"), m.n_head, config.where("model.n_head"));
+    m.d_head = m.d_model / m.n_head;
+  }
+  // Only "post" leaves a normalised stream behind; every other placement's stream grows and needs a norm
+  // before the head.
+  if (!m.final_norm) m.final_norm = m.norm != "none" && m.placement != "post";
+  if (!m.tied_embeddings) m.tied_embeddings = true;
+  if (!config.attention.scale) config.attention.scale = "auto";
+  return config;
+}
+
+DecoderSpec spec_from_config(const Config& given, std::int64_t vocab_size) {
+  const Config config = resolve_config(given);
+  DecoderSpec spec;
+  for (const auto& field : spec_fields())
+    if (const auto* source = find_config_field(config_key(field)); source != nullptr)
+      field.set(spec, source->get(config));
+  spec.n_kv_head = spec.n_head;
+  spec.vocab_size = vocab_size;
+  return spec;
+}
+
+Json spec_to_json(const DecoderSpec& spec) {
+  Json json = Json::object();
+  for (const auto& field : spec_fields()) {
+    Json& section = field.section.empty() ? json : json[field.section];
+    section[field.key] = field_to_json(field.get(spec));
+  }
+  return json;
+}
+
+DecoderSpec spec_from_json(const Json& json, std::string_view name) {
+  DecoderSpec spec;
+  std::vector<std::string> known;
+  for (const auto& field : spec_fields()) {
+    const Json& section = field.section.empty() ? json : json.at(field.section, name);
+    const std::string what = fmt::format("{} ({})", field.path(), name);
+    const Json& found = section.at(
+        field.key, field.section.empty() ? std::string(name) : fmt::format("{} ({})", field.section, name));
+    FieldValue value = field_from_json(field.type, found, what);
+    const std::string refusal = field_refusal(field.type, field.check, value);
+    if (!refusal.empty()) bad_input("{} {}; change it there", what, refusal);
+    field.set(spec, std::move(value));
+    known.push_back(field.path());
+  }
+  const auto refuse_unknown = [&](const Json& object, const std::string& prefix) {
+    for (const auto& [key, value] : object.as_object(name)) {
+      const std::string path = prefix + key;
+      const bool section =
+          prefix.empty() && std::any_of(known.begin(), known.end(),
+                                        [&](const std::string& k) { return k.starts_with(key + "."); });
+      if (!section && std::find(known.begin(), known.end(), path) == known.end())
+        bad_input("{} in {}", unknown_name("key", path, known), name);
+    }
+  };
+  refuse_unknown(json, "");
+  for (const auto& [key, value] : json.as_object(name))
+    if (value.is_object()) refuse_unknown(value, key + ".");
+  return spec;
+}
+
+}  // namespace plumb

@@ -1,0 +1,68 @@
+// Trace v1: the rows of a run, one JSON object a line. Whoever writes them (our trainer, a PyTorch hook) gets
+// the doctor and the reports. docs/trace.md is the written form of this file.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "plumb/base/json.h"
+
+namespace plumb {
+
+inline constexpr std::string_view trace_schema = "plumb-trace/1";
+
+/// The first row: {"row":"header","schema":"plumb-trace/1","producer":"plumb 0.1.0","config":{…}}.
+struct TraceHeader {
+  std::string producer;
+  Json config;  // the resolved config; null when the producer has none
+};
+
+/// Something structural and lasting: {"row":"fact","name":"tied","value":true}. The last row of a name
+/// counts.
+struct FactRow {
+  std::string name;
+  Json value;
+};
+
+/// One step's numbers: {"row":"step","step":25,"loss":6.1,…,"layers":{"act_std":[…],…}}. A step may have
+/// several rows (loss every step, probes now and then, validation); readers join them. Non-finite numbers are
+/// written as strings.
+struct StepRow {
+  std::int64_t step = 0;  // updates already applied when this was measured: the first row is step 0
+  std::vector<std::pair<std::string, double>> values;
+  std::vector<std::pair<std::string, std::vector<double>>> layers;  // item i belongs to block i
+
+  /// The value, or nullptr.
+  const double* find(std::string_view name) const;
+  /// The per-layer array, or nullptr.
+  const std::vector<double>* find_layers(std::string_view name) const;
+};
+
+/// A number that a step row may carry. The list is open: a reader keeps names it does not know.
+struct Metric {
+  std::string_view name;
+  bool per_layer;
+  std::string_view unit;
+  std::string_view meaning;
+};
+
+inline constexpr std::array trace_metrics{
+    Metric{"loss", false, "nats/token", "mean training loss of the step's batch"},
+    Metric{"val_loss", false, "nats/token", "loss over the whole validation split"},
+    Metric{"lr", false, "-", "learning rate of the update that follows"},
+    Metric{"grad_norm", false, "-", "L2 norm of all gradients of the mean loss, before clipping"},
+    Metric{"tokens", false, "tokens", "training tokens seen before this step"},
+    Metric{"logit_std", false, "-", "standard deviation of the logits"},
+    Metric{"act_std", true, "-", "standard deviation of the residual stream at `blocks.{i}.out`"},
+    Metric{"grad_std", true, "-", "standard deviation of the loss gradient at `blocks.{i}.out`"},
+    Metric{"attn_entropy", true, "nats", "mean entropy of the attention weights"},
+    Metric{"norm_in_std", true, "-", "standard deviation of what the attention branch's norm reads"},
+};
+
+/// CRC-32 (IEEE 802.3, as in zlib and PNG) of `bytes`.
+std::uint32_t crc32(std::string_view bytes) noexcept;
+
+}  // namespace plumb

@@ -1,0 +1,211 @@
+// The checks of numbers: gradients, float against double, odd sizes, training.
+#include <limits>
+
+#include "plumb/base/error.h"
+#include "tests/conformance/rig.h"
+
+namespace plumb::conformance {
+namespace {
+
+// Smallest |pre-activation|: central differences across a kink (relu) are wrong although the gradient is
+// right.
+struct Margin final : Hook<double> {
+  double least = std::numeric_limits<double>::infinity();
+  bool wants(std::string_view point, Dir dir) const override {
+    return dir == Dir::forward && point.ends_with(".pre");
+  }
+  void at(std::string_view, Dir, View<double> v, int) override {
+    for (std::int64_t i = 0; i < v.rows; ++i)
+      for (std::int64_t j = 0; j < v.cols; ++j) least = std::min(least, std::abs(v.row(i)[j]));
+  }
+};
+
+// A seed under which no pre-activation lies near 0 (seen at the points ".pre"), so that no difference steps
+// over a kink: the parameters are drawn again instead of shifting the activation, which would be another
+// component.
+std::uint64_t seed_without_kinks(const Subject& s, Scales scale, Size size) {
+  std::uint64_t best = 1;
+  double most = -1;
+  Margin margin;
+  Rig<double> rig(s, {.size = size, .scale = scale, .hooks = {&margin}});
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    randomise(rig.store, scale, seed);
+    margin.least = std::numeric_limits<double>::infinity();
+    rig.loss();
+    if (margin.least > most) most = margin.least, best = seed;
+    if (most > 4e-3) break;
+  }
+  return best;
+}
+
+// Fourth-order central difference of the loss in one element: its error is h^4 f^(5) / 30 and 1e-16 f / h.
+double difference(Rig<double>& rig, double& element, double step) {
+  const double kept = element, h = step * std::max(1.0, std::abs(kept));
+  auto at = [&](double d) {
+    element = kept + d;
+    return rig.loss().loss;
+  };
+  const double d = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h);
+  element = kept;
+  return d;
+}
+
+std::string check_gradients_at(const Subject& s, Scales scale, Size size, double* worst) {
+  Rig<double> rig(s, {.size = size, .scale = scale, .seed = seed_without_kinks(s, scale, size)});
+  const double loss = rig.loss_and_grad().loss;
+  const std::vector<double> grads(rig.plan.grads().begin(), rig.plan.grads().end());
+  const Stream draw = stream(3, "conformance/elements");
+  for (const ParamInfo& p : rig.params()) {
+    const View<const double> g{grads.data() + p.offset, 1, p.size(), p.size()};
+    const double top = std::abs(g.data[largest(g)]);
+    for (std::int64_t k = 0; k < 3; ++k) {
+      const std::int64_t at =
+          k == 0 ? largest(g)
+                 : static_cast<std::int64_t>(draw.below(static_cast<std::uint64_t>(p.size()), 0,
+                                                        static_cast<std::uint64_t>(p.offset),
+                                                        static_cast<std::uint64_t>(k)));
+      // Large weights make the loss bend within the first step; a gradient that is wrong is wrong against any
+      // step.
+      double n = 0, raw = 0;
+      bool good = false;
+      const double a = g.data[at];
+      for (const double step : {1e-4, 1e-5}) {
+        n = difference(rig, rig.store.view(p).data[at], step);
+        // A loss of 1e6 (large weights, no norm) is itself rounded: what the difference makes of that does
+        // not count.
+        const double off = std::max(0.0, std::abs(a - n) - 4e-14 * loss / step);
+        const double size = std::max({1.0, std::abs(a), std::abs(n)});
+        raw = std::abs(a - n) / size;
+        // The second bound sees a wrong term in a gradient that is small as a whole.
+        good = off <= 1e-6 * size && off <= 1e-4 * top + 1e-8;
+        if (good) break;
+      }
+      if (worst) *worst = std::max(*worst, raw);
+      if (good) continue;
+      return fmt::format(
+          "{}: the gradient of {}[{}] is {:.9g}, central differences say {:.9g} (weights x {}, embeddings x "
+          "{})",
+          s.text(), p.spec.name, at, a, n, scale.weights, scale.embeddings);
+    }
+  }
+  return {};
+}
+
+// Float against double on the same numbers. An op's result differs by at most K units of rounding of its
+// terms' sizes, K its longest sum; a gradient has passed through every op forward and back, each time times
+// another rounded factor, so the bound is 4 · ops · K · 2^-24 of the tensor's largest element. Where terms
+// cancel (p - 1 at the loss, a key's bias, a norm of two values) their own size counts: a tenth of the
+// largest gradient anywhere, at least of 1.
+std::string compare_float(const Subject& s, Size size, double* worst) {
+  Rig<double> wide(s, {.size = size});
+  Rig<float> narrow(s, {.size = size});
+  const LossResult a = wide.loss_and_grad(), b = narrow.loss_and_grad();
+  std::int64_t longest = std::max(s.spec.vocab_size, size.batch * size.block);
+  for (const auto& [shape, impl] : wide.plan.products()) longest = std::max(longest, shape.k);
+  const double bound =
+      4 * static_cast<double>(wide.plan.graph().nodes.size()) * static_cast<double>(longest) * std::exp2(-24);
+  double top = 0;
+  for (double g : wide.plan.grads()) top = std::max(top, std::abs(g));
+  const std::string where = fmt::format("{}, {} x {}", s.text(), size.batch, size.block);
+  if (!std::isfinite(a.loss) || !std::isfinite(top))
+    return fmt::format("{}: the loss is {}, a gradient {}", where, a.loss, top);
+  if (!(std::abs(a.loss - b.loss) <= bound * std::max(1.0, std::abs(a.loss))))
+    return fmt::format("{}: the loss is {:.9g} in double, {:.9g} in float", where, a.loss, b.loss);
+  for (const ParamInfo& p : wide.params()) {
+    const View<double> g = wide.grad(p);
+    const View<float> f = narrow.plan.grad(p.spec.name);
+    const double allowed = bound * std::max(std::abs(g.data[largest(g)]), 0.1 * std::max(1.0, top));
+    for (std::int64_t i = 0; i < g.size(); ++i) {
+      const double off = std::abs(g.data[i] - static_cast<double>(f.data[i]));
+      if (worst && allowed > 0) *worst = std::max(*worst, off / allowed);
+      if (!(off <= allowed))
+        return fmt::format(
+            "{}: the gradient of {}[{}] is {:.9g} in double, {:.9g} in float (allowed: {:.2g})", where,
+            p.spec.name, i, g.data[i], f.data[i], allowed);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string check_gradients(const Subject& s, double* worst) {
+  for (const Scales scale : {Scales{1, 1}, {1, 0.1}, {1, 10}, {0.1, 1}, {10, 1}})
+    if (std::string e = check_gradients_at(s, scale, {3, 5}, worst); !e.empty()) return e;
+  return check_gradients_at(s, {1, 1}, {1, 40}, worst);  // longer than any tile of 32
+}
+
+std::string check_pair(const Subject& s) { return check_gradients_at(s, {1, 1}, {3, 5}, nullptr); }
+
+std::string check_twin(const Subject& s) {
+  struct Curious final : Hook<double> {
+    bool wants(std::string_view point, Dir) const override { return interior(point); }
+    void at(std::string_view, Dir, View<double>, int) override {}
+  } hook;
+  Rig<double> tiles(s, {.size = {3, 9}}), composed(s, {.size = {3, 9}, .hooks = {&hook}});
+  const double a = tiles.loss_and_grad().loss, b = composed.loss_and_grad().loss;
+  auto differ = [](double x, double y, double size) {
+    return !(std::abs(x - y) <= 1e-11 * std::max(1.0, size));
+  };
+  if (differ(a, b, std::abs(a)))
+    return fmt::format("{}: the loss is {:.15g} in tiles, {:.15g} composed", s.text(), a, b);
+  double top = 0;
+  for (double g : tiles.plan.grads()) top = std::max(top, std::abs(g));
+  for (const ParamInfo& p : tiles.params())
+    for (std::int64_t i = 0; i < p.size(); ++i)
+      if (const double x = tiles.grad(p).data[i], y = composed.grad(p).data[i]; differ(x, y, top))
+        return fmt::format("{}: the gradient of {}[{}] is {:.12g} in tiles, {:.12g} composed", s.text(),
+                           p.spec.name, i, x, y);
+  return {};
+}
+
+std::string check_float(const Subject& s, double* worst) { return compare_float(s, {3, 5}, worst); }
+
+std::string check_odd_sizes(const Subject& s) {
+  for (const Size size : {Size{1, 1}, {2, 1}, {1, 5}, {1, 33}}) {
+    const std::string where = fmt::format("{}, {} x {}", s.text(), size.batch, size.block);
+    try {
+      if (std::string e = compare_float(s, size, nullptr); !e.empty()) return e;
+    } catch (const Error& e) {
+      // What couples the batch may say that one value is too few.
+      const bool coupled = build_decoder<double>(s.spec, *s.components, Mode::train, 1).cross_batch();
+      if (size.batch * size.block == 1 && coupled && e.exit_code == 2) continue;
+      return where + ": " + e.what();
+    }
+    Rig<float> train(s, {.size = size}), eval(s, {.size = size, .mode = Mode::eval});
+    const double t = train.loss().loss, e = eval.loss().loss;
+    if (!train.plan.graph().cross_batch() && t != e)
+      return fmt::format("{}: the loss is {} while training, {} in evaluation", where, t, e);
+  }
+  return {};
+}
+
+std::string check_training(const Subject& s) {
+  Rig<float> rig(s, {.size = {2, 8}, .threads = 2, .own_start = true});
+  for (std::size_t i = 0; i < rig.t.x.size(); ++i) {
+    rig.t.x[i] = static_cast<std::int32_t>(i % 4);
+    rig.t.y[i] = static_cast<std::int32_t>((i + 1) % 4);
+  }
+  const auto p = rig.store.values();
+  std::vector<double> m(p.size()), v(p.size());
+  double first = 0, last = 0;
+  for (int step = 1; step <= 20; ++step) {
+    last = rig.loss_and_grad().loss;
+    if (step == 1) first = last;
+    if (!std::isfinite(last)) return fmt::format("{}: the loss is {} at step {}", s.text(), last, step);
+    rig.plan.commit();
+    const auto g = rig.plan.grads();
+    for (std::size_t i = 0; i < p.size(); ++i) {  // Adam
+      const auto gi = static_cast<double>(g[i]);
+      m[i] = 0.9 * m[i] + 0.1 * gi;
+      v[i] = 0.95 * v[i] + 0.05 * gi * gi;
+      const double mean = m[i] / (1 - std::pow(0.9, step)), square = v[i] / (1 - std::pow(0.95, step));
+      p[i] -= static_cast<float>(0.02 * mean / (std::sqrt(square) + 1e-8));
+    }
+  }
+  if (!(last < 0.9 * first))
+    return fmt::format("{}: 20 steps took the loss from {:.4f} to {:.4f} only", s.text(), first, last);
+  return {};
+}
+
+}  // namespace plumb::conformance

@@ -1,0 +1,173 @@
+// Finding a small decoder around every entry.
+#include <algorithm>
+#include <bit>
+#include <optional>
+
+#include "plumb/base/error.h"
+#include "tests/conformance/harness.h"
+
+namespace plumb::conformance {
+namespace {
+
+using Names = std::vector<std::string>;
+
+struct Family {
+  std::string name;
+  std::string& (*field)(DecoderSpec&);
+  Names (*entries)(const Components&);
+};
+
+template <auto Table>
+Names names_of(const Components& c) {
+  Names names;
+  for (const auto& e : c.*Table) names.emplace_back(e.name);
+  return names;
+}
+
+using S = DecoderSpec;
+const Family families[] = {
+    {"norm", [](S& s) -> std::string& { return s.norm; }, names_of<&Components::norm>},
+    {"weight", [](S& s) -> std::string& { return s.weight_param; }, names_of<&Components::weight>},
+    {"residual", [](S& s) -> std::string& { return s.residual; }, names_of<&Components::residual>},
+    {"position", [](S& s) -> std::string& { return s.position; }, names_of<&Components::position>},
+    {"attention", [](S& s) -> std::string& { return s.attention.kind; }, names_of<&Components::attention>},
+    {"ffn", [](S& s) -> std::string& { return s.ffn.kind; }, names_of<&Components::ffn>},
+    {"init", [](S& s) -> std::string& { return s.init.scheme; }, names_of<&Components::init>},
+    {"placement", [](S& s) -> std::string& { return s.placement; }, names_of<&Components::placement>},
+};
+
+// What may be changed around an entry that refuses the plain model; the fewest changes that it accepts are
+// made.
+void (*const changes[])(S&) = {
+    [](S& s) { s.norm = "none"; },
+    [](S& s) { s.weight_param = "scaled_ws"; },
+    [](S& s) { s.tied_embeddings = false; },
+    [](S& s) { s.placement = s.placement == "pre" ? "post" : "pre"; },
+    [](S& s) { s.residual = "add"; },
+    [](S& s) { s.attention.scale = "none"; },
+    [](S& s) { s.init.scheme = "normal"; },
+};
+
+// Settings under which an entry builds something else.
+struct Variant {
+  std::string family, text;
+  void (*apply)(S&);
+};
+const Variant variants[] = {
+    {"norm", "no gain", [](S& s) { s.norm_affine = false; }},
+    {"norm", "cumulative average", [](S& s) { s.norm_momentum = 0; }},
+    {"residual", "three lanes", [](S& s) { s.residual_lanes = 3; }},
+    {"attention", "no bias", [](S& s) { s.attention.bias = false; }},
+    {"ffn", "no bias", [](S& s) { s.ffn.bias = false; }},
+    {"ffn", "top 1", [](S& s) { s.ffn.top_k = 1; }},
+    {"init", "untied, uniform", [](S& s) { s.tied_embeddings = false, s.init.distribution = "uniform"; }},
+};
+
+// Why a model of this spec cannot be built; empty: it can.
+std::string refusal(const DecoderSpec& s, const Components& c) {
+  try {
+    build_decoder<double>(s, c, Mode::train, s.block_size);
+    return {};
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+// The plain small model with the fewest changes after which it accepts all of `wanted`; otherwise why not in
+// `why_not`.
+struct Wanted {
+  const Family* family;
+  std::string name;
+};
+std::optional<DecoderSpec> adapted(const std::vector<Wanted>& wanted, const Components& c,
+                                   std::string* why_not = nullptr) {
+  constexpr unsigned n = std::size(changes);
+  std::string first;
+  for (int count = 0; count <= 4; ++count)
+    for (unsigned set = 0; set < 1u << n; ++set) {
+      if (std::popcount(set) != count) continue;
+      DecoderSpec s = small_spec();
+      for (unsigned i = 0; i < n; ++i)
+        if (set >> i & 1u) changes[i](s);
+      for (const Wanted& w : wanted) w.family->field(s) = w.name;
+      const std::string why = refusal(s, c);
+      if (why.empty()) return s;
+      if (first.empty()) first = why;
+    }
+  if (why_not) *why_not = first;
+  return {};
+}
+
+DecoderSpec adapted(const Family& f, const std::string& name, const Components& c) {
+  std::string why;
+  if (auto s = adapted({{&f, name}}, c, &why)) return *s;
+  fail("[conformance] no small decoder contains {} '{}': {}", f.name, name, why);
+}
+
+// Does the setting change the graph of this spec: other parameters, states or ops?
+std::string fingerprint(const DecoderSpec& s, const Components& c) {
+  const auto g = build_decoder<double>(s, c, Mode::train, s.block_size);
+  std::string text;
+  for (const auto& p : g.params) text += p.spec.name + p.spec.shape.text() + fmt::format("{}", p.rule.scale);
+  for (const auto& n : g.nodes) {
+    text += n.op->info().kind;
+    for (const Shape& k : n.spec.kept) text += k.text();
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string Subject::text() const {
+  return family + " '" + name + "'" + (variant.empty() ? "" : " (" + variant + ")");
+}
+
+DecoderSpec small_spec() {
+  DecoderSpec s;
+  s.n_layer = 2, s.d_model = 6, s.n_head = 2, s.n_kv_head = 2, s.d_head = 3, s.d_ff = 10, s.block_size = 5;
+  s.vocab_size = 11;
+  s.attention.bias = true;
+  s.ffn.n_expert = 3, s.ffn.top_k = 2;
+  s.ffn.balance_loss = 0.3, s.ffn.router_z_loss = 0.1;  // large enough for central differences to see
+  return s;
+}
+
+std::vector<Subject> subjects(const Components& c) {
+  std::vector<Subject> all;
+  for (const Family& f : families)
+    for (const std::string& name : f.entries(c)) {
+      const DecoderSpec base = adapted(f, name, c);
+      all.push_back({f.name, name, "", base, &c});
+      for (const Variant& v : variants) {
+        if (v.family != f.name) continue;
+        DecoderSpec s = base;
+        v.apply(s);
+        // The momentum is the one setting that leaves no mark on the graph: it matters where there is state.
+        const bool has_state = !build_decoder<double>(s, c, Mode::train, s.block_size).states.empty();
+        if (fingerprint(s, c) != fingerprint(base, c) || (has_state && s.norm_momentum != base.norm_momentum))
+          all.push_back({f.name, name, v.text, s, &c});
+      }
+    }
+  return all;
+}
+
+std::vector<Subject> pairs(const Components& c) {
+  std::vector<Subject> all;
+  for (const Family& f : families)
+    for (const Family& g : families) {
+      if (&f >= &g) continue;
+      for (const std::string& a : f.entries(c))
+        for (const std::string& b : g.entries(c))
+          if (const auto s = adapted({{&f, a}, {&g, b}}, c))
+            all.push_back({f.name + " and " + g.name, a + " and " + b, "", *s, &c});
+    }
+  return all;
+}
+
+Subject subject(const Components& c, const std::string& family, const std::string& name) {
+  for (const Family& f : families)
+    if (f.name == family) return {family, name, "", adapted(f, name, c), &c};
+  fail("[conformance] no family is called '{}'", family);
+}
+
+}  // namespace plumb::conformance

@@ -1,0 +1,202 @@
+// BatchNorm's kernel against the reference vectors, and what its op does with state.
+#include "plumb/kernel/batch_norm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "plumb/model/decoder.h"
+#include "tests/support/error_text.h"
+#include "tests/support/reference.h"
+
+namespace plumb {
+namespace {
+
+using test::Entry;
+using test::matches;
+using test::Matrix;
+using test::reference;
+using test::Tensor;
+using test::What;
+
+template <class R>
+class BatchNormTest : public testing::Test {};
+using Reals = testing::Types<float, double>;
+TYPED_TEST_SUITE(BatchNormTest, Reals);
+
+// (N, C, H, W) as rows of N·H·W positions; (N, C) as it is.
+template <class R>
+Matrix<R> rows_of(const Tensor& t) {
+  if (t.shape.size() == 2) return Matrix<R>(t);
+  const std::int64_t n = t.dim(0), c = t.dim(1), s = t.dim(2) * t.dim(3);
+  Matrix<R> m(n * s, c);
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t j = 0; j < c; ++j)
+      for (std::int64_t k = 0; k < s; ++k)
+        m.view().row(i * s + k)[j] = static_cast<R>(t.data[static_cast<std::size_t>((i * c + j) * s + k)]);
+  return m;
+}
+
+// The same, of a reference result.
+Tensor row_tensor(const Tensor& t) {
+  const Matrix<double> m = rows_of<double>(t);
+  return {t.name, {m.rows, m.cols}, m.data};
+}
+
+template <class R>
+struct Net {
+  explicit Net(const Entry& entry)
+      : e(entry),
+        gamma(e.in("gamma")),
+        beta(e.in("beta")),
+        mean(1, 3),
+        rstd(1, 3),
+        unbiased(1, 3),
+        running_mean(1, 3),
+        running_var(1, 3, R(1)),
+        count(1, 1) {}
+
+  Matrix<R> train(const Matrix<R>& x) {
+    Matrix<R> y(x.rows, x.cols);
+    batch_norm_statistics<R>(x.view(), e.param("eps"), mean.view(), rstd.view(), unbiased.view());
+    batch_norm_forward<R>(x.view(), std::as_const(mean).view(), std::as_const(rstd).view(), gamma.view(),
+                          beta.view(), y.view());
+    const double momentum = e.params.contains("momentum") ? e.param("momentum") : 0;
+    batch_norm_merge<R>(momentum, std::as_const(mean).view(), std::as_const(unbiased).view(),
+                        running_mean.view(), running_var.view(), count.view());
+    return y;
+  }
+
+  void expect_gradients(const Matrix<R>& dy, const Matrix<R>& x, bool of_batch, const std::string& which,
+                        const std::string& kind) {
+    Matrix<R> dx(x.rows, x.cols), dgamma(1, 3), dbeta(1, 3);
+    batch_norm_backward<R>(dy.view(), x.view(), std::as_const(mean).view(), std::as_const(rstd).view(),
+                           gamma.view(), of_batch, dx.sink(), dgamma.sink(), dbeta.sink());
+    EXPECT_TRUE(matches(dx, e, row_tensor(e.grad(which)), What::gradient));
+    EXPECT_TRUE(matches(dgamma, e, e.grad(kind + "_gamma"), What::gradient));
+    EXPECT_TRUE(matches(dbeta, e, e.grad(kind + "_beta"), What::gradient));
+    // A sink that adds, adds.
+    Matrix<R> twice(1, 3);
+    for (bool overwrite : {true, false})
+      batch_norm_backward<R>(dy.view(), x.view(), std::as_const(mean).view(), std::as_const(rstd).view(),
+                             gamma.view(), of_batch, {}, {}, twice.sink(overwrite));
+    for (std::size_t j = 0; j < 3; ++j)
+      EXPECT_FLOAT_EQ(static_cast<float>(twice.data[j]), static_cast<float>(2 * dbeta.data[j]));
+  }
+
+  const Entry& e;
+  const Matrix<R> gamma, beta;
+  Matrix<R> mean, rstd, unbiased, running_mean, running_var, count;
+};
+
+TYPED_TEST(BatchNormTest, ThreeUpdatesThenEvaluation) {
+  using R = TypeParam;
+  for (const char* name : {"batchnorm1d_momentum_0.1", "batchnorm1d_momentum_None",
+                           "batchnorm2d_momentum_0.1", "batchnorm2d_momentum_None"}) {
+    SCOPED_TRACE(name);
+    Net<R> net(reference(name));
+    const Entry& e = net.e;
+    for (const char* k : {"0", "1", "2"}) {
+      const Matrix<R> x = rows_of<R>(e.in(std::string("x") + k));
+      EXPECT_TRUE(matches(net.train(x), e, row_tensor(e.out(std::string("y") + k)), What::value));
+      EXPECT_TRUE(matches(net.running_mean, e, e.out(std::string("running_mean_after") + k), What::value));
+      EXPECT_TRUE(matches(net.running_var, e, e.out(std::string("running_var_after") + k), What::value));
+    }
+    net.expect_gradients(rows_of<R>(e.in("dy2")), rows_of<R>(e.in("x2")), true, "train_x2", "train");
+
+    const Matrix<R> x = rows_of<R>(e.in("x_eval"));
+    Matrix<R> y(x.rows, x.cols);
+    net.mean = net.running_mean;
+    for (std::size_t j = 0; j < 3; ++j)
+      net.rstd.data[j] =
+          static_cast<R>(1 / std::sqrt(static_cast<double>(net.running_var.data[j]) + e.param("eps")));
+    batch_norm_forward<R>(x.view(), std::as_const(net.mean).view(), std::as_const(net.rstd).view(),
+                          net.gamma.view(), net.beta.view(), y.view());
+    EXPECT_TRUE(matches(y, e, row_tensor(e.out("y_eval")), What::value));
+    net.expect_gradients(rows_of<R>(e.in("dy_eval")), x, false, "eval_x", "eval");
+  }
+}
+
+TYPED_TEST(BatchNormTest, NanReachesItsWholeChannelAndNoOther) {
+  using R = TypeParam;
+  Matrix<R> x(4, 2, R(1)), y(4, 2), mean(1, 2), rstd(1, 2);
+  x.data = {1, 2, 3, 4, 5, 6, 7, 9};
+  x.data[2] = static_cast<R>(NAN);
+  batch_norm_statistics<R>(std::as_const(x).view(), 1e-5, mean.view(), rstd.view(), {});
+  batch_norm_forward<R>(std::as_const(x).view(), std::as_const(mean).view(), std::as_const(rstd).view(), {},
+                        {}, y.view());
+  for (std::int64_t i = 0; i < 4; ++i) {
+    EXPECT_TRUE(std::isnan(y.view().row(i)[0]));
+    EXPECT_TRUE(std::isfinite(y.view().row(i)[1]));
+  }
+}
+
+// -- in a model
+
+DecoderSpec small_model() {
+  DecoderSpec s;
+  s.n_layer = 1, s.d_model = 6, s.n_head = 2, s.n_kv_head = 2, s.d_head = 3, s.d_ff = 8, s.block_size = 4;
+  s.vocab_size = 7;
+  s.norm = "batch";
+  return s;
+}
+const std::vector<std::int32_t> x{0, 1, 2, 3, 4, 5, 6, 0}, y{1, 2, 3, 4, 5, 6, 0, 1};
+
+std::vector<double> state(const ParamStore<double>& store, const std::string& name) {
+  for (const StateInfo& s : store.layout().states)
+    if (s.spec.name == name) {
+      const auto v = store.view(s);
+      return {v.data, v.data + v.size()};
+    }
+  ADD_FAILURE() << "no state is called " << name;
+  return {};
+}
+
+TEST(BatchNormInAModel, OnlyCommitChangesSavedState) {
+  const DecoderSpec s = small_model();
+  const Components c;
+  ParamStore<double> store(decoder_layout<double>(s, c), 1);
+  ThreadPool pool(1);
+  auto train = make_plan<double>(s, c, store, {.batch = 2, .block = 4}, pool);
+  auto eval = make_plan<double>(s, c, store, {.mode = Mode::eval, .batch = 2, .block = 4}, pool);
+  const std::string before = store.hash();
+  train.loss_and_grad(x, y);
+  train.first_non_finite(x, y);
+  const double start = eval.loss(x, y).loss;
+  EXPECT_EQ(store.hash(), before);
+  EXPECT_EQ(state(store, "final_norm.count"), std::vector<double>{0});
+
+  train.loss_and_grad(x, y);
+  train.commit();
+  EXPECT_NE(store.hash(), before);
+  EXPECT_EQ(state(store, "final_norm.count"), std::vector<double>{1});
+  const auto running = state(store, "final_norm.running_var"),
+             pending = state(store, "final_norm.pending_var");
+  for (std::size_t i = 0; i < running.size(); ++i) EXPECT_DOUBLE_EQ(running[i], 0.9 + 0.1 * pending[i]);
+  EXPECT_NE(eval.loss(x, y).loss, start) << "evaluation uses the running statistics";
+}
+
+TEST(BatchNormInAModel, TheBatchIsOneShardAndTheFutureIsSeen) {
+  const DecoderSpec s = small_model();
+  const Components c;
+  ParamStore<double> store(decoder_layout<double>(s, c), 1);
+  ThreadPool pool(1);
+  const auto plan = make_plan<double>(s, c, store, {.batch = 2, .block = 4, .shard_tokens = 4}, pool);
+  EXPECT_EQ(plan.schedule().n_shard, 1);
+  EXPECT_TRUE(plan.graph().sees_future());
+}
+
+TEST(BatchNormInAModel, OneValueAChannelIsRefusedInTraining) {
+  const DecoderSpec s = small_model();
+  const Components c;
+  ParamStore<double> store(decoder_layout<double>(s, c), 1);
+  ThreadPool pool(1);
+  const std::string text =
+      test::error_text([&] { make_plan<double>(s, c, store, {.batch = 1, .block = 1}, pool); });
+  EXPECT_NE(text.find("[batch_norm] one value a channel"), std::string::npos) << text;
+  make_plan<double>(s, c, store, {.mode = Mode::eval, .batch = 1, .block = 1},
+                    pool);  // evaluation needs no variance
+}
+
+}  // namespace
+}  // namespace plumb

@@ -1,0 +1,179 @@
+// Whole short runs: the run folder, the same bits under every circumstance, and a stop on a non-finite value.
+#include "plumb/train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include "plumb/base/files.h"
+#include "plumb/base/rng.h"
+#include "plumb/base/text.h"
+#include "plumb/model/decoder.h"
+#include "plumb/optim/adamw.h"
+#include "plumb/probe/probe.h"
+#include "plumb/spec/from_config.h"
+#include "plumb/trace/reader.h"
+#include "plumb/train/checkpoint.h"
+#include "tests/support/temp_dir.h"
+
+namespace plumb {
+namespace {
+
+// Words in a random order: enough structure for a loss to fall below the unigram baseline.
+Corpus made_up_text() {
+  const std::string words[] = {"the ", "cat ", "sat ", "on ", "a ", "mat.\n", "dogs ", "ran ", "far "};
+  const Stream s = stream(3, "text");
+  std::string text;
+  for (std::uint64_t i = 0; i < 3000; ++i) text += words[s.below(std::size(words), 0, 0, i)];
+  return {"made up", utf8_decode(text, "made up"), "-"};
+}
+
+Config small_config() {
+  Config c;
+  for (const char* s : {"model.n_layer=2", "model.d_model=32", "model.n_head=4", "model.d_ff=64", "model.block_size=16",
+                        "train.steps=60", "train.batch_size=12", "train.warmup=10", "train.eval_every=30",
+                        "train.checkpoint_every=20", "train.threads=2", "probe.every=10"})
+    set_value(c, s);
+  return c;
+}
+
+
+TrainResult run(const Config& c, const std::filesystem::path& out, bool probed = true,
+                const std::function<bool()>& interrupted = {}) {
+  std::vector<std::unique_ptr<Probe>> probes;
+  TrainEvents events;
+  events.probe = [&](StepRow& row) {
+    for (const auto& p : probes) p->write(row);
+  };
+  events.interrupted = interrupted;
+  return train(c, Components{}, made_up_text(), out,
+               [&](const DecoderSpec& s) {
+                 std::vector<Hook<float>*> hooks;
+                 if (probed)
+                   for (const ProbeEntry& e : probe_table()) hooks.push_back(probes.emplace_back(e.make(s)).get());
+                 return hooks;
+               },
+               events);
+}
+
+TEST(Train, LearnsAndLeavesAWholeRunFolder) {
+  test::TempDir dir;
+  const TrainResult r = run(small_config(), dir / "run");
+  EXPECT_EQ(r.status, "done");
+  EXPECT_EQ(r.steps, 60);
+  EXPECT_NEAR(r.initial_loss, r.baselines.uniform, 0.3);
+  EXPECT_LT(r.val_loss, r.baselines.unigram - 0.5);
+
+  const Trace trace = read_trace(dir / "run/trace.jsonl");
+  EXPECT_TRUE(trace.warning.empty());
+  ASSERT_NE(trace.fact("placement"), nullptr);
+  EXPECT_EQ(*trace.fact("placement"), Json("pre"));
+  int losses = 0, probed = 0;
+  for (const StepRow& row : trace.steps) {
+    losses += row.find("loss") != nullptr;
+    if (const auto* act = row.find_layers("act_std")) {
+      ++probed;
+      ASSERT_EQ(act->size(), 2u);
+      EXPECT_GT(act->at(1), act->at(0) * 0.5);
+      EXPECT_GT(row.find_layers("grad_std")->at(0), 0);
+      // 16 positions: entropy between 0 and the mean of ln 1 … ln 16.
+      EXPECT_GT(row.find_layers("attn_entropy")->at(0), 0.5);
+      EXPECT_LT(row.find_layers("attn_entropy")->at(0), 1.917);
+    }
+  }
+  EXPECT_EQ(losses, 60);
+  EXPECT_EQ(probed, 6);
+  EXPECT_TRUE(std::filesystem::exists(dir / "run/checkpoint-60.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "run/checkpoint-20.safetensors"));  // keep_checkpoints = 2
+  const Json m = Json::parse(read_file(dir / "run/manifest.json"), "manifest");
+  EXPECT_EQ(m.at("params_hash", "manifest").as_string("params_hash"), r.params_hash);
+  EXPECT_FALSE(m.at("products", "manifest").as_array("products").empty());
+  EXPECT_EQ(load_config(dir / "run/config.toml").train.steps, 60);
+}
+
+TEST(Train, FinalParametersAreTheSameToTheBit) {
+  test::TempDir dir;
+  const Config base = small_config();
+  const std::string hash = run(base, dir / "base").params_hash;
+  auto with = [&](std::initializer_list<const char*> sets, bool probed = true) {
+    Config c = base;
+    for (const char* s : sets) set_value(c, s);
+    return run(c, dir / std::to_string(std::rand()), probed).params_hash;
+  };
+  EXPECT_EQ(with({"train.threads=1"}), hash);
+  EXPECT_EQ(with({"train.threads=4"}), hash);
+  EXPECT_EQ(with({"train.batch_size=3", "train.accumulate=4"}), hash);
+  EXPECT_EQ(with({}, false), hash);
+  EXPECT_EQ(with({"train.recompute=1"}), hash);
+  EXPECT_NE(with({"train.seed=1"}), hash);
+}
+
+TEST(Train, ACheckpointHoldsTheWholeStateAndTheSameStateIsTheSameBytes) {
+  test::TempDir dir;
+  const TrainResult r = run(small_config(), dir / "a");
+  run(small_config(), dir / "b");
+  const auto file = dir / "a/checkpoint-60.safetensors";
+  EXPECT_EQ(read_file(file), read_file(dir / "b/checkpoint-60.safetensors"));
+  const CheckpointInfo info = read_checkpoint_info(file);
+  EXPECT_EQ(info.step, 60);
+  EXPECT_EQ(info.config.train.steps, 60);
+  ParamStore<float> store(decoder_layout<float>(info.spec, Components{}), 99);
+  AdamW<float> optimizer(store.layout(), {});
+  EXPECT_NE(store.hash(), r.params_hash);
+  load_checkpoint(file, store, optimizer);
+  EXPECT_EQ(store.hash(), r.params_hash);
+  EXPECT_EQ(optimizer.steps(), 60);
+  const View<float> v = optimizer.v(store.layout().find("blocks.1.ffn.out.weight"));
+  EXPECT_GT(v.data[0], 0);
+
+  DecoderSpec wider = info.spec;
+  wider.d_ff = 65;
+  ParamStore<float> other(decoder_layout<float>(wider, Components{}), 0);
+  AdamW<float> other_optimizer(other.layout(), {});
+  try {
+    load_checkpoint(file, other, other_optimizer);
+    FAIL() << "a checkpoint of another model was taken";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.exit_code, 2);
+    EXPECT_NE(std::string(e.what()).find("blocks.0.ffn.in.weight has shape (64, 32), the model wants (65, 32)"),
+              std::string::npos)
+        << e.what();
+  }
+}
+
+TEST(Train, ANonFiniteValueStopsBeforeTheUpdateAndIsNamed) {
+  test::TempDir dir;
+  Config c = small_config();
+  set_value(c, "train.lr=1e30");
+  set_value(c, "train.warmup=0");
+  const TrainResult r = run(c, dir / "run");
+  EXPECT_EQ(r.status, "non_finite");
+  EXPECT_GT(r.steps, 0);
+  EXPECT_NE(r.reason.find("the first tensor that is not finite is "), std::string::npos) << r.reason;
+  const Trace trace = read_trace(dir / "run/trace.jsonl");
+  ASSERT_NE(trace.fact("non_finite"), nullptr);
+}
+
+TEST(Train, AnInterruptLeavesACheckpoint) {
+  test::TempDir dir;
+  int asked = 0;
+  const TrainResult r = run(small_config(), dir / "run", true, [&] { return ++asked > 7; });
+  EXPECT_EQ(r.status, "interrupted");
+  EXPECT_EQ(r.steps, 7);
+  EXPECT_EQ(read_checkpoint_info(dir / "run/checkpoint-7.safetensors").step, 7);
+}
+
+TEST(Train, BadInputWritesNothing) {
+  test::TempDir dir;
+  Config c = small_config();
+  set_value(c, "model.norm=lyer");
+  try {
+    run(c, dir / "run");
+    FAIL() << "an unknown norm was taken";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.exit_code, 2);
+    EXPECT_NE(std::string(e.what()).find("unknown norm 'lyer'; did you mean 'layer'?"), std::string::npos) << e.what();
+  }
+  EXPECT_FALSE(std::filesystem::exists(dir / "run"));
+}
+
+}  // namespace
+}  // namespace plumb
