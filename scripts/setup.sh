@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Installs what scripts/packages.txt names and this machine lacks. With everything in place it does nothing.
+# setup.sh [LIST…]: installs what the package lists (default scripts/packages.txt) name and this machine lacks. With
+# everything in place it does nothing.
 # Exit codes: 0 all there, 1 the installation failed, 2 somebody has to install first (the command is printed).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 [[ "${PLUMB_SKIP_SETUP:-}" == 1 ]] && exit 0
 
-mapfile -t packages < <(grep -vE '^[[:space:]]*(#|$)' scripts/packages.txt)
+(($# > 0)) || set -- scripts/packages.txt
+mapfile -t packages < <(grep -hvE '^[[:space:]]*(#|$)' "$@")
 
 if ! command -v dpkg-query >/dev/null; then
   {
