@@ -26,7 +26,7 @@ ALLOWED = {
     "plan": {"base", "tensor", "kernel"},
     "spec": {"base", "config"},
     **{family: BELOW_FAMILIES for family in FAMILIES},
-    "optim": {"base", "tensor", "plan", "spec"},
+    "optim": {"base", "tensor", "kernel", "plan", "spec"},
     "data": {"base", "config"},
     "model": BELOW_MODEL,
     "fault": BELOW_MODEL,

@@ -27,7 +27,8 @@ struct ThreadPool::State {
   std::vector<std::thread> threads;
   std::mutex m;
   std::condition_variable wake, done;
-  const std::function<void(std::int64_t)>* fn = nullptr;
+  void (*call)(const void*, std::int64_t) = nullptr;
+  const void* fn = nullptr;
   std::int64_t n = 0;
   std::atomic<std::int64_t> next{0};
   std::uint64_t generation = 0;
@@ -39,7 +40,7 @@ struct ThreadPool::State {
     t_inside = true;
     for (std::int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < n;) {
       try {
-        (*fn)(i);
+        call(fn, i);
       } catch (...) {
         std::lock_guard lock(m);
         if (!error) error = std::current_exception();
@@ -83,15 +84,16 @@ int ThreadPool::size() const { return static_cast<int>(s_->threads.size()) + 1; 
 
 int ThreadPool::worker() { return t_worker; }
 
-void ThreadPool::run(std::int64_t n, const std::function<void(std::int64_t)>& fn) {
+void ThreadPool::run_erased(std::int64_t n, void (*call)(const void*, std::int64_t), const void* fn) {
   if (n <= 0) return;
   if (t_inside || s_->threads.empty() || n == 1) {
-    for (std::int64_t i = 0; i < n; ++i) fn(i);
+    for (std::int64_t i = 0; i < n; ++i) call(fn, i);
     return;
   }
   {
     std::lock_guard lock(s_->m);
-    s_->fn = &fn;
+    s_->call = call;
+    s_->fn = fn;
     s_->n = n;
     s_->next.store(0, std::memory_order_relaxed);
     s_->busy = s_->threads.size();

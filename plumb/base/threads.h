@@ -1,7 +1,6 @@
 // A fixed pool of workers. The caller is worker 0.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <memory>
 
 namespace plumb {
@@ -19,11 +18,16 @@ class ThreadPool {
   int size() const;
   /// Calls fn(0) … fn(n-1), in order of dispatch, and returns when all are done. Inside a piece of this or another pool
   /// it runs serially on the calling thread. The first exception is thrown again here after all pieces ended.
-  void run(std::int64_t n, const std::function<void(std::int64_t)>& fn);
+  template <class F>
+  void run(std::int64_t n, const F& fn) {
+    run_erased(n, [](const void* f, std::int64_t i) { (*static_cast<const F*>(f))(i); }, &fn);
+  }
   /// Index of the worker this thread is (0 outside any pool).
   static int worker();
 
  private:
+  // Not std::function: that would allocate for every closure of more than two words.
+  void run_erased(std::int64_t n, void (*call)(const void*, std::int64_t), const void* fn);
   struct State;
   std::unique_ptr<State> s_;
 };

@@ -1,5 +1,5 @@
-// GELU and ReLU, float by SIMD; double forwards to the plain twin (plain_activation.cpp has the formulas). Element by
-// element, so any cut of a view gives the same bits.
+// GELU and ReLU, float by SIMD; double forwards to the plain twin (plain_activation.cpp has the formulas).
+// Element by element, so any cut of a view gives the same bits.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "plumb/kernel/activation_simd.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -16,12 +16,14 @@ constexpr std::size_t kStep = 4;  // vectors in step, see Exp
 
 /// cdf[i] = Phi(x[i]) and bell[i] = e^(-x[i]^2 / 2).
 ///
-/// Phi(-a) = e^(-a^2 / 2) P(t), t = 1 / (1 + 0.305 a), a >= 0: the form of Abramowitz & Stegun 7.1.26 (Hastings 1955), with
-/// P our own minimax fit (Remez exchange in 113-bit arithmetic, degree 8, no constant term) of the relative error over
-/// 0 <= a <= 13.5: 9.4e-8; the shift 0.305 is the best on a grid. So tails are relatively exact too (to about 1e-6, the
-/// rounding of a^2 / 2), and x Phi(x) is within 1.1e-7 max(1, |x|). Beyond |x| = 13.2 the tail is 0. NaN stays NaN.
+/// Phi(-a) = e^(-a^2 / 2) P(t), t = 1 / (1 + 0.305 a), a >= 0: the form of Abramowitz & Stegun 7.1.26
+/// (Hastings 1955), with P our own minimax fit (Remez exchange in 113-bit arithmetic, degree 8, no constant
+/// term) of the relative error over 0 <= a <= 13.5: 9.4e-8; the shift 0.305 is the best on a grid. So tails
+/// are relatively exact too (to about 1e-6, the rounding of a^2 / 2), and x Phi(x) is within 1.1e-7 max(1,
+/// |x|). Beyond |x| = 13.2 the tail is 0. NaN stays NaN.
 template <std::size_t kCount>
-HWY_INLINE void NormalCdf(Floats d, const FloatVec (&x)[kCount], FloatVec (&cdf)[kCount], FloatVec (&bell)[kCount]) {
+HWY_INLINE void NormalCdf(Floats d, const FloatVec (&x)[kCount], FloatVec (&cdf)[kCount],
+                          FloatVec (&bell)[kCount]) {
   FloatVec t[kCount], p[kCount];
 #pragma GCC unroll 8
   for (std::size_t i = 0; i < kCount; ++i) {
@@ -81,7 +83,8 @@ struct Relu {
     const Floats d;
 #pragma GCC unroll 8
     for (std::size_t i = 0; i < kCount; ++i)
-      x[i] = hn::IfThenElse(hn::Gt(x[i], hn::Zero(d)), gain, hn::IfThenZeroElse(hn::Le(x[i], hn::Zero(d)), x[i]));
+      x[i] = hn::IfThenElse(hn::Gt(x[i], hn::Zero(d)), gain,
+                            hn::IfThenZeroElse(hn::Le(x[i], hn::Zero(d)), x[i]));
   }
 };
 
@@ -119,7 +122,8 @@ HWY_INLINE void Forward(const F& f, View<const float> x, View<float> y) {
 
 /// dx (=|+=) dy f'(x), kCount vectors from column j.
 template <std::size_t kCount, class Part, class F>
-HWY_INLINE void BackwardStep(const F& f, Part part, const float* dy, const float* x, bool overwrite, float* dx) {
+HWY_INLINE void BackwardStep(const F& f, Part part, const float* dy, const float* x, bool overwrite,
+                             float* dx) {
   const std::size_t lanes = hn::Lanes(Floats());
   FloatVec v[kCount];
 #pragma GCC unroll 8

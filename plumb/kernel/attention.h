@@ -21,7 +21,7 @@ std::size_t attention_scratch(const AttentionShape&);
 /// q (n_seq*T, H*D), k and v (n_seq*T, KV*D): rows may be strided (slices of one fused product); o (n_seq*T, H*D).
 /// lse (n_seq*T, H): log Σ exp of each row, kept for backward. Side results, skipped when data == nullptr:
 /// entropy (n_seq*T, H): -Σ p ln p in nats (as log Z − Σ p·s); max_logit (n_seq*T, H): largest visible score of the row.
-/// NaN or Inf in any visible input reaches the output.
+/// A NaN, or a score of +inf, in any visible input reaches the output; a visible score of -inf has weight 0.
 template <class R>
 void attention_forward(const AttentionShape&, View<const R> q, View<const R> k, View<const R> v,
                        const ScoreBias<R>* bias, View<const R> table, View<R> o, View<R> lse, View<R> entropy,

@@ -1,13 +1,15 @@
-// Causal attention in tiles of 64 queries x 64 keys, float; double forwards to the plain twin. The formulas and what
-// overwrites: kernel/attention.h. Online softmax over key tiles: Milakov & Gimelshein 2018, arXiv 1805.02867; tiles and
-// recomputation from lse: Dao et al. 2022, arXiv 2205.14135.
+// Causal attention in tiles of 64 queries x 64 keys, float; double forwards to the plain twin. The formulas
+// and what overwrites: kernel/attention.h. Online softmax over key tiles: Milakov & Gimelshein 2018, arXiv
+// 1805.02867; tiles and recomputation from lse: Dao et al. 2022, arXiv 2205.14135.
 //
-//   forward   S = (scale K) Q^T by blocks of 6 query rows; p = exp(s - m); O = P V, rescaled when m grows; o = O / l
-//   backward  P = exp(S - lse), dS = P (dO V^T - delta), delta = sum dO O; dV = P^T dO, dK = dS^T Q, dQ = dS K
+//   forward   S = Q (scale K)^T by blocks of 6 query rows; P = exp(S - m); O = P V, rescaled when m grows; o
+//   = O / l backward  P = exp(S - lse), dS = P (dO V^T - delta), delta = sum dO O;
+//             dV = P^T dO, dK = scale dS^T Q, dQ = dS (scale K)
 //
-// A block of rows computes only the columns up to its last row; what is masked inside it is replaced by p = 0, ds = 0. A
-// product 0 * NaN would still carry a NaN from an invisible position into an earlier row: where an input of a product is
-// not finite, the tile on the diagonal runs with blocks of one row, which see nothing masked (and give the same bits).
+// A block of rows computes only the columns up to its last row; what is masked inside it is replaced by p =
+// 0, ds = 0. A product 0 * NaN would still carry a NaN from an invisible position into an earlier row: where
+// an input of a product is not finite, the tile on the diagonal runs with blocks of one row, which see
+// nothing masked (and give the same bits).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "plumb/kernel/attention_simd.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -36,7 +38,9 @@ struct Layout {
   std::size_t block, head, padded, tiles;  // T, D, D in whole vectors, tiles of a sequence
 
   explicit Layout(const AttentionShape& a)
-      : block(std::size_t(a.block)), head(std::size_t(a.d_head)), padded(round_up(head, 16)),
+      : block(std::size_t(a.block)),
+        head(std::size_t(a.d_head)),
+        padded(round_up(head, 16)),
         tiles((block + kTile - 1) / kTile) {}
 
   std::size_t keys() const { return head * kTile; }      // a tile of keys or values, transposed
@@ -46,7 +50,9 @@ struct Layout {
   std::size_t backward() const { return 2 * keys() + 3 * values() + 2 * kTile * kTile + 2 * kTile; }
 };
 
-float* align(float* p) { return reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(p) + 63) / 64 * 64); }
+float* align(float* p) {
+  return reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(p) + 63) / 64 * 64);
+}
 
 /// Everything one call of attention_forward was given.
 struct ForwardCall {
@@ -81,12 +87,15 @@ namespace plumb {
 namespace HWY_NAMESPACE {
 namespace {
 
+static_assert(kBlockRows <= kMaxBlockRows);
+
 /// What online softmax knows of a row: largest score, sum of e^(s - m), sum of e^(s - m) (s - m).
 struct RowState {
   float *m, *l, *w;
 };
 
-/// Puts `value` where row i + r of a diagonal tile (n rows from i, `vecs` vectors) must not look: columns beyond i + r.
+/// Puts `value` where row i + r of a diagonal tile (n rows from i, `vecs` vectors) must not look: columns
+/// beyond i + r.
 HWY_INLINE void Mask(float* s, std::size_t i, std::size_t n, std::size_t vecs, float value) {
   const Floats d;
   const std::size_t lanes = hn::Lanes(d);
@@ -106,7 +115,8 @@ HWY_INLINE float RowMax(const float* s, std::size_t vecs) {
   return MaxLanes(d, top);
 }
 
-/// Turns kRows rows of scores into e^(s - shift), and sums them: l = sum e, w = sum e (s - shift) when `entropy`.
+/// Turns kRows rows of scores into e^(s - shift), and sums them: l = sum e, w = sum e (s - shift) when
+/// `entropy`.
 template <std::size_t kRows>
 HWY_INLINE void ExpRows(float* s, std::size_t vecs, const float* shift, bool entropy, float* l, float* w) {
   const Floats d;
@@ -119,7 +129,8 @@ HWY_INLINE void ExpRows(float* s, std::size_t vecs, const float* shift, bool ent
   }
   for (std::size_t v = 0; v < vecs; ++v) {
 #pragma GCC unroll 8
-    for (std::size_t r = 0; r < kRows; ++r) e[r] = x[r] = hn::Sub(hn::LoadU(d, s + r * kTile + v * lanes), shifts[r]);
+    for (std::size_t r = 0; r < kRows; ++r)
+      e[r] = x[r] = hn::Sub(hn::LoadU(d, s + r * kTile + v * lanes), shifts[r]);
     Exp(d, e);
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < kRows; ++r) {
@@ -138,10 +149,10 @@ HWY_INLINE void ExpRows(float* s, std::size_t vecs, const float* shift, bool ent
   }
 }
 
-/// Turns n rows of scores into e^(s - m) and folds them into their state, row i on. keep[r]: what the row's earlier sums
-/// must be multiplied by.
-HWY_INLINE void SoftmaxRows(float* s, std::size_t n, std::size_t vecs, bool first, bool entropy, RowState state,
-                            std::size_t i, float* keep) {
+/// Turns n rows of scores into e^(s - m) and folds them into their state, row i on. keep[r]: what the row's
+/// earlier sums must be multiplied by.
+HWY_INLINE void SoftmaxRows(float* s, std::size_t n, std::size_t vecs, bool first, bool entropy,
+                            RowState state, std::size_t i, float* keep) {
   float m[kBlockRows], shift[kBlockRows], l[kBlockRows], w[kBlockRows];
   for (std::size_t r = 0; r < n; ++r) {
     m[r] = RowMax(s + r * kTile, vecs);
@@ -157,7 +168,9 @@ HWY_INLINE void SoftmaxRows(float* s, std::size_t n, std::size_t vecs, bool firs
       state.w[i] = w[r];
     } else {
       const float change = (state.m[i] == -kInf ? 0.0f : state.m[i]) - shift[r];
-      keep[r] = state.l[i] == 0 ? 0.0f : std::exp(change);
+      FloatVec grown[1] = {hn::Set(Floats(), change)};
+      Exp(Floats(), grown);
+      keep[r] = state.l[i] == 0 ? 0.0f : hn::GetLane(grown[0]);
       state.w[i] = keep[r] == 0 ? w[r] : keep[r] * (state.w[i] + state.l[i] * change) + w[r];
       state.l[i] = keep[r] * state.l[i] + l[r];
     }
@@ -177,7 +190,8 @@ void FinishTile(const ForwardCall& c, std::size_t first, std::size_t rows, std::
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   const Floats d;
   HWY_ALIGN float log_l[kTile];
-  for (std::size_t i = 0; i < rows; i += hn::Lanes(d)) hn::Store(LogOfSum(d, hn::LoadU(d, state.l + i)), d, log_l + i);
+  for (std::size_t i = 0; i < rows; i += hn::Lanes(d))
+    hn::Store(LogOfSum(d, hn::LoadU(d, state.l + i)), d, log_l + i);
   for (std::size_t i = 0; i < rows; ++i) {
     const auto row = static_cast<std::int64_t>(first + i);
     const float m = state.m[i], l = state.l[i];
@@ -189,8 +203,8 @@ void FinishTile(const ForwardCall& c, std::size_t first, std::size_t rows, std::
 
 /// One tile of queries against one tile of keys.
 struct TileAt {
-  std::size_t head, query, key;        // head, first positions inside the sequence
-  std::size_t rows, cols;              // queries, keys
+  std::size_t head, query, key;  // head, first positions inside the sequence
+  std::size_t rows, cols;        // queries, keys
   bool diagonal() const { return query == key; }
   /// Columns that rows … last - 1 see.
   std::size_t visible(std::size_t last) const { return diagonal() ? std::min(last, cols) : cols; }
@@ -198,38 +212,42 @@ struct TileAt {
 
 /// Scores of block rows i … i + n of the tile into s: scale q.k, then the bias.
 HWY_INLINE void Scores(const AttentionShape& a, TileAt t, std::size_t i, std::size_t n, const float* q,
-                       std::size_t q_stride, const float* keys, const ScoreBias<float>* bias, View<const float> table,
-                       float* s) {
+                       std::size_t q_stride, const float* keys, const ScoreBias<float>* bias,
+                       View<const float> table, float* s) {
   const std::size_t lanes = hn::Lanes(Floats()), cols = t.visible(i + n);
   Product(n, round_up(cols, lanes), Size(a.d_head), Left<false>{q + i * q_stride, q_stride}, keys, kTile,
           Result{s, kTile});
   if (bias)
-    bias->add({s, std::int64_t(n), std::int64_t(cols), std::int64_t(kTile)}, int(t.head), std::int64_t(t.query + i),
-              std::int64_t(t.key), table);
+    bias->add({s, std::int64_t(n), std::int64_t(cols), std::int64_t(kTile)}, int(t.head),
+              std::int64_t(t.query + i), std::int64_t(t.key), table);
 }
 
 HWY_INLINE void ScaleRow(float* row, std::size_t n, float by) {
   const Floats d;
   std::size_t j = 0;
-  for (; j + hn::Lanes(d) <= n; j += hn::Lanes(d)) hn::StoreU(hn::Mul(hn::LoadU(d, row + j), hn::Set(d, by)), d, row + j);
+  for (; j + hn::Lanes(d) <= n; j += hn::Lanes(d))
+    hn::StoreU(hn::Mul(hn::LoadU(d, row + j), hn::Set(d, by)), d, row + j);
   if (j < n) StoreFirst(hn::Mul(LoadFirst(d, n - j, row + j), hn::Set(d, by)), d, n - j, row + j);
 }
 
-/// Adds one tile of keys to a tile of queries: to o, not yet divided by l unless these are the last keys, and the state.
+/// Adds one tile of keys to a tile of queries: to o, not yet divided by l unless these are the last keys, and
+/// the state.
 void ForwardTile(const ForwardCall& c, TileAt t, View<const float> q, const float* keys, const float* values,
                  std::size_t padded, bool one_by_one, float* s, View<float> o, RowState state) {
   const std::size_t lanes = hn::Lanes(Floats()), head = Size(c.a.d_head);
   const bool first = t.key == 0, last = t.diagonal();
   const std::size_t step = one_by_one && last ? 1 : kBlockRows;
   for (std::size_t i = 0; i < t.rows; i += step) {
-    const std::size_t n = std::min(step, t.rows - i), cols = t.visible(i + n), vecs = (cols + lanes - 1) / lanes;
+    const std::size_t n = std::min(step, t.rows - i), cols = t.visible(i + n);
+    const std::size_t vecs = (cols + lanes - 1) / lanes;
     Scores(c.a, t, i, n, q.data, Size(q.stride), keys, c.bias, c.table, s);
     if (t.diagonal()) Mask(s, i, n, vecs, -kInf);
     float keep[kBlockRows], factor[kBlockRows];
     SoftmaxRows(s, n, vecs, first, bool(c.entropy), state, i, keep);
     for (std::size_t r = 0; r < n; ++r) factor[r] = last ? 1.0f / state.l[i + r] : 1.0f;
     float* out = o.row(std::int64_t(i));
-    for (std::size_t r = 0; r < n && !first; ++r) ScaleRow(out + std::int64_t(r) * o.stride, head, keep[r] * factor[r]);
+    for (std::size_t r = 0; r < n && !first; ++r)
+      ScaleRow(out + std::int64_t(r) * o.stride, head, keep[r] * factor[r]);
     Product(n, head, cols, Left<false>{s, kTile}, values, padded,
             Result{out, Size(o.stride), !first, last ? factor : nullptr});
   }
@@ -259,8 +277,9 @@ void AttentionForward(const ForwardCall& c, float* scratch) {
           const View<const float> q = tile_of(c.q, n * at.block + i, rows, h * at.head, at.head);
           const View<float> o = tile_of(c.o, n * at.block + i, rows, h * at.head, at.head);
           for (std::size_t j = 0; j <= i; j += kTile)
-            ForwardTile(c, TileAt{h, i, j, rows, std::min(kTile, at.block - j)}, q, keys + j / kTile * at.keys(),
-                        values + j / kTile * at.values(), at.padded, !finite, s, o, state);
+            ForwardTile(c, TileAt{h, i, j, rows, std::min(kTile, at.block - j)}, q,
+                        keys + j / kTile * at.keys(), values + j / kTile * at.values(), at.padded, !finite, s,
+                        o, state);
           FinishTile(c, n * at.block + i, rows, h, state);
         }
     }
@@ -319,7 +338,8 @@ HWY_INLINE bool PackQueries(const BackwardCall& c, const Layout& at, std::size_t
     std::size_t j = 0;
     for (; j + lanes <= at.head; j += lanes)
       sum = hn::MulAdd(hn::LoadU(d, w.d_o + i * at.padded + j), hn::LoadU(d, o + j), sum);
-    if (j < at.head) sum = hn::MulAdd(hn::LoadU(d, w.d_o + i * at.padded + j), LoadFirst(d, at.head - j, o + j), sum);
+    if (j < at.head)
+      sum = hn::MulAdd(hn::LoadU(d, w.d_o + i * at.padded + j), LoadFirst(d, at.head - j, o + j), sum);
     w.delta[i] = SumLanes(d, sum);
     w.lse[i] = c.lse.row(std::int64_t(first + i))[h];
     finite &= std::isfinite(w.delta[i]) && std::isfinite(w.lse[i]);
@@ -333,17 +353,20 @@ HWY_INLINE Result Into(Sink<float> tile, std::size_t i, bool first, const float*
 }
 
 /// p, ds and dq of a tile of queries against a tile of keys.
-HWY_INLINE void BackwardScores(const BackwardCall& c, const Layout& at, TileAt t, std::size_t step, Sink<float> dq,
-                               const BackwardScratch& w) {
+HWY_INLINE void BackwardScores(const BackwardCall& c, const Layout& at, TileAt t, std::size_t step,
+                               Sink<float> dq, const BackwardScratch& w) {
   const std::size_t lanes = hn::Lanes(Floats()), padded = at.padded;
   for (std::size_t i = 0; i < t.rows; i += step) {
-    const std::size_t n = std::min(step, t.rows - i), cols = t.visible(i + n), vecs = (cols + lanes - 1) / lanes;
+    const std::size_t n = std::min(step, t.rows - i), cols = t.visible(i + n);
+    const std::size_t vecs = (cols + lanes - 1) / lanes;
     float *p = w.p + i * kTile, *ds = w.ds + i * kTile;
     Scores(c.a, t, i, n, w.q, padded, w.keys_t, c.bias, c.table, p);
-    Product(n, vecs * lanes, at.head, Left<false>{w.d_o + i * padded, padded}, w.values_t, kTile, Result{ds, kTile});
+    Product(n, vecs * lanes, at.head, Left<false>{w.d_o + i * padded, padded}, w.values_t, kTile,
+            Result{ds, kTile});
     if (t.diagonal()) Mask(p, i, n, vecs, -kInf), Mask(ds, i, n, vecs, 0);
     std::size_t r = 0;
-    for (; r + 3 <= n; r += 3) ScoreGradRows<3>(p + r * kTile, ds + r * kTile, vecs, w.lse + i + r, w.delta + i + r);
+    for (; r + 3 <= n; r += 3)
+      ScoreGradRows<3>(p + r * kTile, ds + r * kTile, vecs, w.lse + i + r, w.delta + i + r);
     for (; r < n; ++r) ScoreGradRows<1>(p + r * kTile, ds + r * kTile, vecs, w.lse + i + r, w.delta + i + r);
     if (c.bias && c.d_table)
       c.bias->grad({ds, std::int64_t(n), std::int64_t(cols), std::int64_t(kTile)}, int(t.head),
@@ -361,19 +384,22 @@ HWY_INLINE void BackwardKeys(const BackwardCall& c, const Layout& at, TileAt t, 
     const std::size_t n = std::min(step, t.cols - j), i = t.diagonal() ? j : 0, depth = t.rows - i;
     const std::size_t corner = i * kTile + j, from = i * at.padded;
     if (dv)
-      Product(n, at.head, depth, Left<true>{w.p + corner, kTile}, w.d_o + from, at.padded, Into(dv, j, first));
+      Product(n, at.head, depth, Left<true>{w.p + corner, kTile}, w.d_o + from, at.padded,
+              Into(dv, j, first));
     if (dk)
-      Product(n, at.head, depth, Left<true>{w.ds + corner, kTile}, w.q + from, at.padded, Into(dk, j, first, scale));
+      Product(n, at.head, depth, Left<true>{w.ds + corner, kTile}, w.q + from, at.padded,
+              Into(dk, j, first, scale));
   }
 }
 
-HWY_INLINE Sink<float> TileOf(Sink<float> s, std::size_t first, std::size_t rows, std::size_t col, std::size_t cols) {
+HWY_INLINE Sink<float> TileOf(Sink<float> s, std::size_t first, std::size_t rows, std::size_t col,
+                              std::size_t cols) {
   return s ? Sink<float>{tile_of(s.v, first, rows, col, cols), s.overwrite} : s;
 }
 
 /// All queries of a group of heads against one tile of keys, at position `key` of the sequence.
-void BackwardColumn(const BackwardCall& c, const Layout& at, std::size_t sequence, std::size_t kv, std::size_t key,
-                    const BackwardScratch& w) {
+void BackwardColumn(const BackwardCall& c, const Layout& at, std::size_t sequence, std::size_t kv,
+                    std::size_t key, const BackwardScratch& w) {
   const std::size_t cols = std::min(kTile, at.block - key), col = kv * at.head;
   const std::size_t group = Size(c.a.n_head / c.a.n_kv_head);
   const View<const float> k = tile_of(c.k, sequence + key, cols, col, at.head);
@@ -429,7 +455,8 @@ void attention_forward(const AttentionShape& a, View<const R> q, View<const R> k
   if constexpr (sizeof(R) == sizeof(double))
     plain::attention_forward(a, q, k, v, bias, table, o, lse, entropy, max_logit, scratch);
   else
-    HWY_DYNAMIC_DISPATCH(AttentionForward)(ForwardCall{a, q, k, v, bias, table, o, lse, entropy, max_logit}, scratch);
+    HWY_DYNAMIC_DISPATCH(AttentionForward)
+  (ForwardCall{a, q, k, v, bias, table, o, lse, entropy, max_logit}, scratch);
 }
 
 template <class R>
@@ -439,17 +466,18 @@ void attention_backward(const AttentionShape& a, View<const R> q, View<const R> 
   if constexpr (sizeof(R) == sizeof(double))
     plain::attention_backward(a, q, k, v, bias, table, o, lse, d_o, dq, dk, dv, d_table, scratch);
   else
-    HWY_DYNAMIC_DISPATCH(AttentionBackward)(
-        BackwardCall{a, q, k, v, bias, table, o, lse, d_o, dq, dk, dv, d_table}, scratch);
+    HWY_DYNAMIC_DISPATCH(AttentionBackward)
+  (BackwardCall{a, q, k, v, bias, table, o, lse, d_o, dq, dk, dv, d_table}, scratch);
 }
 
-#define PLUMB_INSTANTIATE(R)                                                                                          \
-  template std::size_t attention_scratch<R>(const AttentionShape&);                                                   \
-  template void attention_forward(const AttentionShape&, View<const R>, View<const R>, View<const R>,                 \
-                                  const ScoreBias<R>*, View<const R>, View<R>, View<R>, View<R>, View<R>, R*);        \
-  template void attention_backward(const AttentionShape&, View<const R>, View<const R>, View<const R>,                \
-                                   const ScoreBias<R>*, View<const R>, View<const R>, View<const R>, View<const R>,   \
-                                   Sink<R>, Sink<R>, Sink<R>, View<R>, R*);
+#define PLUMB_INSTANTIATE(R)                                                                              \
+  template std::size_t attention_scratch<R>(const AttentionShape&);                                       \
+  template void attention_forward(const AttentionShape&, View<const R>, View<const R>, View<const R>,     \
+                                  const ScoreBias<R>*, View<const R>, View<R>, View<R>, View<R>, View<R>, \
+                                  R*);                                                                    \
+  template void attention_backward(const AttentionShape&, View<const R>, View<const R>, View<const R>,    \
+                                   const ScoreBias<R>*, View<const R>, View<const R>, View<const R>,      \
+                                   View<const R>, Sink<R>, Sink<R>, Sink<R>, View<R>, R*);
 PLUMB_INSTANTIATE(float)
 PLUMB_INSTANTIATE(double)
 #undef PLUMB_INSTANTIATE

@@ -1,6 +1,6 @@
-// Embedding, a x + b z, bias and sums, float by SIMD; double forwards to the plain twin (plain_linear.cpp says what
-// accumulates). column_sums and embedding_backward add rows in order, so their bits are those of a plain float loop; sum
-// and dot add in double, in lanes along a row, then row after row.
+// Embedding, a x + b z, bias and sums, float by SIMD; double forwards to the plain twin (plain_linear.cpp
+// says what accumulates). column_sums and embedding_backward add rows in order, so their bits are those of a
+// plain float loop; sum and dot add in double, in lanes along a row, then row after row.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "plumb/kernel/linear_simd.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -64,7 +64,8 @@ void EmbeddingBackward(std::span<const std::int32_t> ids, View<const float> dy, 
   for (std::int64_t i = 0; i < dy.rows; ++i) {
     const float* from = dy.row(i);
     float* to = dtable.v.row(ids[Size(i)]);
-    ForRow(Size(dy.cols), [&](std::size_t j, auto part) HWY_ATTR { Put(part, false, part.load(from + j), to + j); });
+    ForRow(Size(dy.cols),
+           [&](std::size_t j, auto part) HWY_ATTR { Put(part, false, part.load(from + j), to + j); });
   }
 }
 
@@ -251,16 +252,16 @@ bool all_finite(View<const R> x) {
     return HWY_DYNAMIC_DISPATCH(AllFinite)(x);
 }
 
-#define PLUMB_INSTANTIATE(R)                                                                \
-  template void embedding_forward(std::span<const std::int32_t>, View<const R>, View<R>);   \
-  template void embedding_backward(std::span<const std::int32_t>, View<const R>, Sink<R>);  \
-  template void axpby(double, View<const R>, double, View<const R>, View<R>);               \
-  template void pass(double, View<const R>, Sink<R>);                                       \
-  template void column_sums(View<const R>, Sink<R>);                                        \
-  template void add_bias(View<const R>, View<const R>, View<R>);                            \
-  template double sum(View<const R>);                                                       \
-  template double dot(View<const R>, View<const R>);                                        \
-  template double sum_squares(View<const R>);                                               \
+#define PLUMB_INSTANTIATE(R)                                                               \
+  template void embedding_forward(std::span<const std::int32_t>, View<const R>, View<R>);  \
+  template void embedding_backward(std::span<const std::int32_t>, View<const R>, Sink<R>); \
+  template void axpby(double, View<const R>, double, View<const R>, View<R>);              \
+  template void pass(double, View<const R>, Sink<R>);                                      \
+  template void column_sums(View<const R>, Sink<R>);                                       \
+  template void add_bias(View<const R>, View<const R>, View<R>);                           \
+  template double sum(View<const R>);                                                      \
+  template double dot(View<const R>, View<const R>);                                       \
+  template double sum_squares(View<const R>);                                              \
   template bool all_finite(View<const R>);
 PLUMB_INSTANTIATE(float)
 PLUMB_INSTANTIATE(double)

@@ -1,4 +1,5 @@
-// Softmax cross-entropy, float by SIMD; double forwards to the plain twin (plain_loss.cpp has the formulas). A row's e^(z
+// Softmax cross-entropy, float by SIMD; double forwards to the plain twin (plain_loss.cpp has the formulas).
+// A row's e^(z
 // - max) are summed in float lanes; its logarithm, and the loss over rows, in double.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "plumb/kernel/loss_simd.cpp"
@@ -27,7 +28,8 @@ float RowMax(const float* z, std::size_t n) {
 #pragma GCC unroll 8
     for (std::size_t i = 0; i < kStep; ++i) top[i] = hn::Max(top[i], hn::LoadU(d, z + j + i * lanes));
   for (; j + lanes <= n; j += lanes) top[0] = hn::Max(top[0], hn::LoadU(d, z + j));
-  if (j < n) top[1] = hn::Max(top[1], hn::IfThenElse(hn::FirstN(d, n - j), LoadFirst(d, n - j, z + j), lowest));
+  if (j < n)
+    top[1] = hn::Max(top[1], hn::IfThenElse(hn::FirstN(d, n - j), LoadFirst(d, n - j, z + j), lowest));
   return MaxLanes(d, hn::Max(hn::Max(top[0], top[1]), hn::Max(top[2], top[3])));
 }
 
@@ -58,17 +60,19 @@ HWY_INLINE void ForExp(const float* z, std::size_t n, float shift, F f) {
   }
 }
 
-double CrossEntropyForward(View<const float> logits, std::span<const std::int32_t> target, std::int64_t ignore_index,
-                           View<float> lse) {
+double CrossEntropyForward(View<const float> logits, std::span<const std::int32_t> target,
+                           std::int64_t ignore_index, View<float> lse) {
   const Floats d;
   double loss = 0;
   for (std::int64_t i = 0; i < logits.rows; ++i) {
     const float* z = logits.row(i);
     const float top = RowMax(z, Size(logits.cols));
     FloatVec sum[kStep] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
-    ForExp(z, Size(logits.cols), top, [&](FloatVec e, auto part, std::size_t k, std::size_t)
-                                          HWY_ATTR { sum[k] = hn::Add(sum[k], part.keep(e)); });
-    const double total = double(SumLanes(d, hn::Add(sum[0], sum[1]))) + double(SumLanes(d, hn::Add(sum[2], sum[3])));
+    ForExp(z, Size(logits.cols), top, [&](FloatVec e, auto part, std::size_t k, std::size_t) HWY_ATTR {
+      sum[k] = hn::Add(sum[k], part.keep(e));
+    });
+    const double total =
+        double(SumLanes(d, hn::Add(sum[0], sum[1]))) + double(SumLanes(d, hn::Add(sum[2], sum[3])));
     const double log_total = std::log(total);
     *lse.row(i) = float(double(top) + log_total);
     const std::int64_t t = target[Size(i)];
@@ -77,21 +81,35 @@ double CrossEntropyForward(View<const float> logits, std::span<const std::int32_
   return loss;
 }
 
-void CrossEntropyBackward(View<const float> logits, std::span<const std::int32_t> target, std::int64_t ignore_index,
-                          View<const float> lse, double scale, Sink<float> dlogits) {
-  if (!dlogits) return;
+/// Sum of e^(z - lse): 1, but for the rounding of lse to float.
+double SumOfSoftmax(const float* z, std::size_t n, float lse) {
   const Floats d;
-  const auto scales = hn::Set(d, float(scale));
+  auto sum = hn::Zero(d);
+  ForExp(z, n, lse,
+         [&](FloatVec e, auto part, std::size_t, std::size_t) HWY_ATTR { sum = hn::Add(sum, part.keep(e)); });
+  return double(SumLanes(d, sum));
+}
+
+void CrossEntropyBackward(View<const float> logits, std::span<const std::int32_t> target,
+                          std::int64_t ignore_index, View<const float> lse, double scale,
+                          Sink<float> dlogits) {
+  constexpr float kCoarse =
+      64;  // from here on the rounding of lse shows: e^(half an ulp) - 1 is above 3.8e-6
+  if (!dlogits) return;
+  const std::size_t n = Size(logits.cols);
   for (std::int64_t i = 0; i < logits.rows; ++i) {
     const std::int64_t t = target[Size(i)];
+    const float* z = logits.row(i);
+    const float shift = *lse.row(i);
     float* out = dlogits.v.row(i);
     if (t == ignore_index) {
-      if (dlogits.overwrite) std::memset(out, 0, Size(logits.cols) * sizeof(float));
+      if (dlogits.overwrite) std::memset(out, 0, n * sizeof(float));
       continue;
     }
-    ForExp(logits.row(i), Size(logits.cols), *lse.row(i), [&](FloatVec p, auto part, std::size_t, std::size_t j)
-                                                              HWY_ATTR {
-      Put(part, dlogits.overwrite, hn::Mul(p, scales), out + j);
+    const bool coarse = !(shift > -kCoarse && shift < kCoarse);
+    const auto factor = hn::Set(Floats(), float(coarse ? scale / SumOfSoftmax(z, n, shift) : scale));
+    ForExp(z, n, shift, [&](FloatVec p, auto part, std::size_t, std::size_t j) HWY_ATTR {
+      Put(part, dlogits.overwrite, hn::Mul(p, factor), out + j);
     });
     out[t] -= float(scale);
   }
@@ -110,8 +128,8 @@ HWY_EXPORT(CrossEntropyBackward);
 }  // namespace
 
 template <class R>
-double cross_entropy_forward(View<const R> logits, std::span<const std::int32_t> target, std::int64_t ignore_index,
-                             View<R> lse) {
+double cross_entropy_forward(View<const R> logits, std::span<const std::int32_t> target,
+                             std::int64_t ignore_index, View<R> lse) {
   if constexpr (sizeof(R) == sizeof(double))
     return plain::cross_entropy_forward(logits, target, ignore_index, lse);
   else
@@ -119,18 +137,19 @@ double cross_entropy_forward(View<const R> logits, std::span<const std::int32_t>
 }
 
 template <class R>
-void cross_entropy_backward(View<const R> logits, std::span<const std::int32_t> target, std::int64_t ignore_index,
-                            View<const R> lse, double scale, Sink<R> dlogits) {
+void cross_entropy_backward(View<const R> logits, std::span<const std::int32_t> target,
+                            std::int64_t ignore_index, View<const R> lse, double scale, Sink<R> dlogits) {
   if constexpr (sizeof(R) == sizeof(double))
     plain::cross_entropy_backward(logits, target, ignore_index, lse, scale, dlogits);
   else
     HWY_DYNAMIC_DISPATCH(CrossEntropyBackward)(logits, target, ignore_index, lse, scale, dlogits);
 }
 
-#define PLUMB_INSTANTIATE(R)                                                                                         \
-  template double cross_entropy_forward(View<const R>, std::span<const std::int32_t>, std::int64_t, View<R>);        \
-  template void cross_entropy_backward(View<const R>, std::span<const std::int32_t>, std::int64_t, View<const R>,    \
-                                       double, Sink<R>);
+#define PLUMB_INSTANTIATE(R)                                                                        \
+  template double cross_entropy_forward(View<const R>, std::span<const std::int32_t>, std::int64_t, \
+                                        View<R>);                                                   \
+  template void cross_entropy_backward(View<const R>, std::span<const std::int32_t>, std::int64_t,  \
+                                       View<const R>, double, Sink<R>);
 PLUMB_INSTANTIATE(float)
 PLUMB_INSTANTIATE(double)
 #undef PLUMB_INSTANTIATE

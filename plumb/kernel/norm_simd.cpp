@@ -1,6 +1,7 @@
-// LayerNorm and RMSNorm, float by SIMD; double forwards to the plain twin (plain_norm.cpp has the formulas and says what
-// accumulates). Four rows at a time: their sums are independent chains, and a parameter gradient is loaded and stored once
-// for four rows, still added row after row. A row's bits do not depend on the rows beside it.
+// LayerNorm and RMSNorm, float by SIMD; double forwards to the plain twin (plain_norm.cpp has the formulas
+// and says what accumulates). Four rows at a time: their sums are independent chains, and a parameter
+// gradient is loaded and stored once for four rows, still added row after row. A row's bits do not depend on
+// the rows beside it.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "plumb/kernel/norm_simd.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -33,7 +34,8 @@ HWY_INLINE FloatVec Gain(Part part, View<const float> gamma, std::size_t j) {
 
 /// Adds v to a parameter gradient that row 0 starts.
 template <std::int64_t kRows, class Part>
-HWY_INLINE void PutParameter(Part part, Sink<float> s, std::int64_t i, std::size_t j, const FloatVec (&v)[kRows]) {
+HWY_INLINE void PutParameter(Part part, Sink<float> s, std::int64_t i, std::size_t j,
+                             const FloatVec (&v)[kRows]) {
   float* p = s.v.data + j;
   FloatVec total = s.overwrite && i == 0 ? v[0] : hn::Add(part.load(p), v[0]);
 #pragma GCC unroll 8
@@ -214,22 +216,24 @@ struct RmsNormGrad {
   }
 };
 
-void LayerNormForward(View<const float> x, View<const float> gamma, View<const float> beta, double eps, View<float> y,
-                      View<float> mean, View<float> rstd) {
+void LayerNormForward(View<const float> x, View<const float> gamma, View<const float> beta, double eps,
+                      View<float> y, View<float> mean, View<float> rstd) {
   ForGroups(x.rows, LayerNorm{x, gamma, beta, eps, y, mean, rstd});
 }
 
-void LayerNormBackward(View<const float> dy, View<const float> x, View<const float> gamma, View<const float> mean,
-                       View<const float> rstd, Sink<float> dx, Sink<float> dgamma, Sink<float> dbeta) {
+void LayerNormBackward(View<const float> dy, View<const float> x, View<const float> gamma,
+                       View<const float> mean, View<const float> rstd, Sink<float> dx, Sink<float> dgamma,
+                       Sink<float> dbeta) {
   ForGroups(x.rows, LayerNormGrad{dy, x, gamma, mean, rstd, dx, dgamma, dbeta});
 }
 
-void RmsNormForward(View<const float> x, View<const float> gamma, double eps, View<float> y, View<float> rstd) {
+void RmsNormForward(View<const float> x, View<const float> gamma, double eps, View<float> y,
+                    View<float> rstd) {
   ForGroups(x.rows, RmsNorm{x, gamma, eps, y, rstd});
 }
 
-void RmsNormBackward(View<const float> dy, View<const float> x, View<const float> gamma, View<const float> rstd,
-                     Sink<float> dx, Sink<float> dgamma) {
+void RmsNormBackward(View<const float> dy, View<const float> x, View<const float> gamma,
+                     View<const float> rstd, Sink<float> dx, Sink<float> dgamma) {
   ForGroups(x.rows, RmsNormGrad{dy, x, gamma, rstd, dx, dgamma});
 }
 
@@ -250,8 +254,8 @@ constexpr bool kPlain = sizeof(R) == sizeof(double);
 }  // namespace
 
 template <class R>
-void layer_norm_forward(View<const R> x, View<const R> gamma, View<const R> beta, double eps, View<R> y, View<R> mean,
-                        View<R> rstd) {
+void layer_norm_forward(View<const R> x, View<const R> gamma, View<const R> beta, double eps, View<R> y,
+                        View<R> mean, View<R> rstd) {
   if constexpr (kPlain<R>)
     plain::layer_norm_forward(x, gamma, beta, eps, y, mean, rstd);
   else
@@ -284,12 +288,14 @@ void rms_norm_backward(View<const R> dy, View<const R> x, View<const R> gamma, V
     HWY_DYNAMIC_DISPATCH(RmsNormBackward)(dy, x, gamma, rstd, dx, dgamma);
 }
 
-#define PLUMB_INSTANTIATE(R)                                                                                          \
-  template void layer_norm_forward(View<const R>, View<const R>, View<const R>, double, View<R>, View<R>, View<R>);   \
-  template void layer_norm_backward(View<const R>, View<const R>, View<const R>, View<const R>, View<const R>,        \
-                                    Sink<R>, Sink<R>, Sink<R>);                                                       \
-  template void rms_norm_forward(View<const R>, View<const R>, double, View<R>, View<R>);                             \
-  template void rms_norm_backward(View<const R>, View<const R>, View<const R>, View<const R>, Sink<R>, Sink<R>);
+#define PLUMB_INSTANTIATE(R)                                                                              \
+  template void layer_norm_forward(View<const R>, View<const R>, View<const R>, double, View<R>, View<R>, \
+                                   View<R>);                                                              \
+  template void layer_norm_backward(View<const R>, View<const R>, View<const R>, View<const R>,           \
+                                    View<const R>, Sink<R>, Sink<R>, Sink<R>);                            \
+  template void rms_norm_forward(View<const R>, View<const R>, double, View<R>, View<R>);                 \
+  template void rms_norm_backward(View<const R>, View<const R>, View<const R>, View<const R>, Sink<R>,    \
+                                  Sink<R>);
 PLUMB_INSTANTIATE(float)
 PLUMB_INSTANTIATE(double)
 #undef PLUMB_INSTANTIATE

@@ -55,10 +55,10 @@ void relu_backward(View<const R> dy, View<const R> x, double gain, Sink<R> dx) {
   backward(dy, x, dx, [gain](double v) { return v > 0 ? gain : v <= 0 ? 0 : v; });
 }
 
-#define PLUMB_INSTANTIATE(R)                                                \
-  template void gelu_forward(View<const R>, double, View<R>);               \
+#define PLUMB_INSTANTIATE(R)                                                  \
+  template void gelu_forward(View<const R>, double, View<R>);                 \
   template void gelu_backward(View<const R>, View<const R>, double, Sink<R>); \
-  template void relu_forward(View<const R>, double, View<R>);               \
+  template void relu_forward(View<const R>, double, View<R>);                 \
   template void relu_backward(View<const R>, View<const R>, double, Sink<R>);
 PLUMB_INSTANTIATE(float)
 PLUMB_INSTANTIATE(double)

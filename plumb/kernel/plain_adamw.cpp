@@ -1,4 +1,5 @@
-// Plain twin of AdamW, element by element, in double whatever R is (Loshchilov & Hutter 2017, arXiv 1711.05101).
+// Plain twin of AdamW, element by element, in double whatever R is (Loshchilov & Hutter 2017, arXiv
+// 1711.05101).
 #include <cmath>
 
 #include "plumb/kernel/adamw.h"

@@ -1,11 +1,11 @@
-// Plain twin of causal attention, one query row at a time (the formula: kernel/attention.h). Sums in double, scores and
-// gradients stored in R.
+// Plain twin of causal attention, one query row at a time (the formula: kernel/attention.h). Sums in double,
+// scores and gradients stored in R.
 //
-//   s_j = scale q.k_j + bias_j, j <= i      lse = log sum exp s      p_j = exp(s_j - lse)      o = sum p_j v_j
-//   dv_j += p_j do      ds_j = p_j (do.v_j - do.o)      dq = scale sum ds_j k_j      dk_j += scale ds_j q
+//   s_j = scale q.k_j + bias_j, j <= i      lse = log sum exp s      p_j = exp(s_j - lse)      o = sum p_j
+//   v_j dv_j += p_j do      ds_j = p_j (do.v_j - do.o)      dq = scale sum ds_j k_j      dk_j += scale ds_j q
 //
-// o, lse, entropy and max_logit overwrite. dq, dk, dv: cleared first where their sink overwrites, then added to; d_table
-// adds. Scratch: 2 T (scores and their gradient of one row).
+// o, lse, entropy and max_logit overwrite. dq, dk, dv: cleared first where their sink overwrites, then added
+// to; d_table adds. Scratch: 2 T (scores and their gradient of one row).
 #include <cmath>
 #include <limits>
 
@@ -39,8 +39,8 @@ void for_each_query(const AttentionShape& a, F f) {
 
 /// Scores of one query against keys 0 … i into s.
 template <class R>
-void scores(const AttentionShape& a, const R* q, View<const R> k, std::int64_t first, std::int64_t i, std::int64_t h,
-            std::int64_t kv, const ScoreBias<R>* bias, View<const R> table, R* s) {
+void scores(const AttentionShape& a, const R* q, View<const R> k, std::int64_t first, std::int64_t i,
+            std::int64_t h, std::int64_t kv, const ScoreBias<R>* bias, View<const R> table, R* s) {
   for (std::int64_t j = 0; j <= i; ++j) s[j] = R(a.scale * dot(q, k.row(first + j) + kv, a.d_head));
   if (bias) bias->add({s, 1, i + 1, i + 1}, int(h), i, 0, table);
 }
@@ -51,8 +51,8 @@ template <class R>
 void attention_forward(const AttentionShape& a, View<const R> q, View<const R> k, View<const R> v,
                        const ScoreBias<R>* bias, View<const R> table, View<R> o, View<R> lse, View<R> entropy,
                        View<R> max_logit, R* s) {
-  for_each_query(a, [&](std::int64_t row, std::int64_t first, std::int64_t i, std::int64_t h, std::int64_t col,
-                        std::int64_t kv) {
+  for_each_query(a, [&](std::int64_t row, std::int64_t first, std::int64_t i, std::int64_t h,
+                        std::int64_t col, std::int64_t kv) {
     scores(a, q.row(row) + col, k, first, i, h, kv, bias, table, s);
     double top = -std::numeric_limits<double>::infinity(), z = 0, ps = 0;
     for (std::int64_t j = 0; j <= i; ++j)
@@ -81,8 +81,8 @@ void attention_backward(const AttentionShape& a, View<const R> q, View<const R> 
                         View<const R> d_o, Sink<R> dq, Sink<R> dk, Sink<R> dv, View<R> d_table, R* s) {
   clear(dq), clear(dk), clear(dv);
   R* ds = s + a.block;
-  for_each_query(a, [&](std::int64_t row, std::int64_t first, std::int64_t i, std::int64_t h, std::int64_t col,
-                        std::int64_t kv) {
+  for_each_query(a, [&](std::int64_t row, std::int64_t first, std::int64_t i, std::int64_t h,
+                        std::int64_t col, std::int64_t kv) {
     scores(a, q.row(row) + col, k, first, i, h, kv, bias, table, s);
     const R* g = d_o.row(row) + col;
     const double delta = dot(g, o.row(row) + col, a.d_head);
@@ -99,12 +99,13 @@ void attention_backward(const AttentionShape& a, View<const R> q, View<const R> 
   });
 }
 
-#define PLUMB_INSTANTIATE(R)                                                                                          \
-  template void attention_forward(const AttentionShape&, View<const R>, View<const R>, View<const R>,                 \
-                                  const ScoreBias<R>*, View<const R>, View<R>, View<R>, View<R>, View<R>, R*);        \
-  template void attention_backward(const AttentionShape&, View<const R>, View<const R>, View<const R>,                \
-                                   const ScoreBias<R>*, View<const R>, View<const R>, View<const R>, View<const R>,   \
-                                   Sink<R>, Sink<R>, Sink<R>, View<R>, R*);
+#define PLUMB_INSTANTIATE(R)                                                                              \
+  template void attention_forward(const AttentionShape&, View<const R>, View<const R>, View<const R>,     \
+                                  const ScoreBias<R>*, View<const R>, View<R>, View<R>, View<R>, View<R>, \
+                                  R*);                                                                    \
+  template void attention_backward(const AttentionShape&, View<const R>, View<const R>, View<const R>,    \
+                                   const ScoreBias<R>*, View<const R>, View<const R>, View<const R>,      \
+                                   View<const R>, Sink<R>, Sink<R>, Sink<R>, View<R>, R*);
 PLUMB_INSTANTIATE(float)
 PLUMB_INSTANTIATE(double)
 #undef PLUMB_INSTANTIATE

@@ -1,7 +1,7 @@
 // Plain twins of what is linear: embedding, a x + b z, bias, sums. Arithmetic in double whatever R is.
 //
-// embedding_backward and column_sums add rows in order; a sink that overwrites starts from zero, any other from what is
-// there. `pass` overwrites or adds as its sink says; the forward kernels overwrite.
+// embedding_backward and column_sums add rows in order; a sink that overwrites starts from zero, any other
+// from what is there. `pass` overwrites or adds as its sink says; the forward kernels overwrite.
 #include <cmath>
 
 #include "plumb/kernel/rows.h"
@@ -86,16 +86,16 @@ bool all_finite(View<const R> x) {
   return true;
 }
 
-#define PLUMB_INSTANTIATE(R)                                                                    \
-  template void embedding_forward(std::span<const std::int32_t>, View<const R>, View<R>);       \
-  template void embedding_backward(std::span<const std::int32_t>, View<const R>, Sink<R>);      \
-  template void axpby(double, View<const R>, double, View<const R>, View<R>);                   \
-  template void pass(double, View<const R>, Sink<R>);                                           \
-  template void column_sums(View<const R>, Sink<R>);                                            \
-  template void add_bias(View<const R>, View<const R>, View<R>);                                \
-  template double sum(View<const R>);                                                           \
-  template double sum_squares(View<const R>);                                                   \
-  template double dot(View<const R>, View<const R>);                                            \
+#define PLUMB_INSTANTIATE(R)                                                               \
+  template void embedding_forward(std::span<const std::int32_t>, View<const R>, View<R>);  \
+  template void embedding_backward(std::span<const std::int32_t>, View<const R>, Sink<R>); \
+  template void axpby(double, View<const R>, double, View<const R>, View<R>);              \
+  template void pass(double, View<const R>, Sink<R>);                                      \
+  template void column_sums(View<const R>, Sink<R>);                                       \
+  template void add_bias(View<const R>, View<const R>, View<R>);                           \
+  template double sum(View<const R>);                                                      \
+  template double sum_squares(View<const R>);                                              \
+  template double dot(View<const R>, View<const R>);                                       \
   template bool all_finite(View<const R>);
 PLUMB_INSTANTIATE(float)
 PLUMB_INSTANTIATE(double)

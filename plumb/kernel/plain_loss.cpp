@@ -3,8 +3,8 @@
 //   loss_i = logsumexp(z_i) - z_i[target_i]   in nats;  logsumexp(z) = max z + log sum exp(z - max z)
 //   dz_i = (exp(z_i - lse_i) - onehot(target_i)) scale
 //
-// logits, dlogits: (rows, V); target: rows; lse: (rows, 1), kept for every row. A row whose target is ignore_index adds
-// nothing to the loss and has gradient 0. dlogits overwrites or adds as its sink says.
+// logits, dlogits: (rows, V); target: rows; lse: (rows, 1), kept for every row. A row whose target is
+// ignore_index adds nothing to the loss and has gradient 0. dlogits overwrites or adds as its sink says.
 #include <cmath>
 #include <limits>
 
@@ -13,8 +13,8 @@
 namespace plumb::plain {
 
 template <class R>
-double cross_entropy_forward(View<const R> logits, std::span<const std::int32_t> target, std::int64_t ignore_index,
-                             View<R> lse) {
+double cross_entropy_forward(View<const R> logits, std::span<const std::int32_t> target,
+                             std::int64_t ignore_index, View<R> lse) {
   double loss = 0;
   for (std::int64_t i = 0; i < logits.rows; ++i) {
     const R* z = logits.row(i);
@@ -31,8 +31,8 @@ double cross_entropy_forward(View<const R> logits, std::span<const std::int32_t>
 }
 
 template <class R>
-void cross_entropy_backward(View<const R> logits, std::span<const std::int32_t> target, std::int64_t ignore_index,
-                            View<const R> lse, double scale, Sink<R> dlogits) {
+void cross_entropy_backward(View<const R> logits, std::span<const std::int32_t> target,
+                            std::int64_t ignore_index, View<const R> lse, double scale, Sink<R> dlogits) {
   if (!dlogits) return;
   for (std::int64_t i = 0; i < logits.rows; ++i) {
     const std::int64_t t = target[std::size_t(i)];
@@ -45,10 +45,11 @@ void cross_entropy_backward(View<const R> logits, std::span<const std::int32_t> 
   }
 }
 
-#define PLUMB_INSTANTIATE(R)                                                                                         \
-  template double cross_entropy_forward(View<const R>, std::span<const std::int32_t>, std::int64_t, View<R>);        \
-  template void cross_entropy_backward(View<const R>, std::span<const std::int32_t>, std::int64_t, View<const R>,    \
-                                       double, Sink<R>);
+#define PLUMB_INSTANTIATE(R)                                                                        \
+  template double cross_entropy_forward(View<const R>, std::span<const std::int32_t>, std::int64_t, \
+                                        View<R>);                                                   \
+  template void cross_entropy_backward(View<const R>, std::span<const std::int32_t>, std::int64_t,  \
+                                       View<const R>, double, Sink<R>);
 PLUMB_INSTANTIATE(float)
 PLUMB_INSTANTIATE(double)
 #undef PLUMB_INSTANTIATE

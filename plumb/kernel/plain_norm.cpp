@@ -1,12 +1,14 @@
 // Plain twins of the norms: loops to check against the formula. Sums in double, whatever R is.
 //
 //   LayerNorm  xhat = (x - mean) rstd, rstd = 1/sqrt(var + eps), var biased, two-pass;  y = xhat gamma + beta
-//              dx = (g - mean g - xhat mean(g xhat)) rstd,  g = dy gamma        Ba et al. 2016, arXiv 1607.06450
+//              dx = (g - mean g - xhat mean(g xhat)) rstd,  g = dy gamma        Ba et al. 2016, arXiv
+//              1607.06450
 //   RMSNorm    r = 1/sqrt(mean x^2 + eps);  y = x r gamma
-//              dx = r g - r^3 x mean(g x)                                Zhang & Sennrich 2019, arXiv 1910.07467
+//              dx = r g - r^3 x mean(g x)                                Zhang & Sennrich 2019, arXiv
+//              1910.07467
 //
-// x, y, dx: (rows, n). gamma, beta: (1, n) or empty. mean, rstd: (rows, 1). dx overwrites or adds as its sink says;
-// dgamma and dbeta sum over rows in order, on top of what is there unless their sink overwrites.
+// x, y, dx: (rows, n). gamma, beta: (1, n) or empty. mean, rstd: (rows, 1). dx overwrites or adds as its sink
+// says; dgamma and dbeta sum over rows in order, on top of what is there unless their sink overwrites.
 #include <cmath>
 
 #include "plumb/kernel/rows.h"
@@ -34,8 +36,8 @@ void put_parameter(Sink<R> s, std::int64_t i, std::int64_t j, double value) {
 }  // namespace
 
 template <class R>
-void layer_norm_forward(View<const R> x, View<const R> gamma, View<const R> beta, double eps, View<R> y, View<R> mean,
-                        View<R> rstd) {
+void layer_norm_forward(View<const R> x, View<const R> gamma, View<const R> beta, double eps, View<R> y,
+                        View<R> mean, View<R> rstd) {
   const double n = double(x.cols);
   for (std::int64_t i = 0; i < x.rows; ++i) {
     const R* xi = x.row(i);
@@ -101,12 +103,14 @@ void rms_norm_backward(View<const R> dy, View<const R> x, View<const R> gamma, V
   }
 }
 
-#define PLUMB_INSTANTIATE(R)                                                                                          \
-  template void layer_norm_forward(View<const R>, View<const R>, View<const R>, double, View<R>, View<R>, View<R>);   \
-  template void layer_norm_backward(View<const R>, View<const R>, View<const R>, View<const R>, View<const R>,        \
-                                    Sink<R>, Sink<R>, Sink<R>);                                                       \
-  template void rms_norm_forward(View<const R>, View<const R>, double, View<R>, View<R>);                             \
-  template void rms_norm_backward(View<const R>, View<const R>, View<const R>, View<const R>, Sink<R>, Sink<R>);
+#define PLUMB_INSTANTIATE(R)                                                                              \
+  template void layer_norm_forward(View<const R>, View<const R>, View<const R>, double, View<R>, View<R>, \
+                                   View<R>);                                                              \
+  template void layer_norm_backward(View<const R>, View<const R>, View<const R>, View<const R>,           \
+                                    View<const R>, Sink<R>, Sink<R>, Sink<R>);                            \
+  template void rms_norm_forward(View<const R>, View<const R>, double, View<R>, View<R>);                 \
+  template void rms_norm_backward(View<const R>, View<const R>, View<const R>, View<const R>, Sink<R>,    \
+                                  Sink<R>);
 PLUMB_INSTANTIATE(float)
 PLUMB_INSTANTIATE(double)
 #undef PLUMB_INSTANTIATE

@@ -1,5 +1,5 @@
-// What the SIMD kernels share, once per Highway target: loads and stores that stop at the end of a row, a sum or maximum
-// of lanes, and exp. Included by the *_simd.cpp files only.
+// What the SIMD kernels share, once per Highway target: loads and stores that stop at the end of a row, a sum
+// or maximum of lanes, and exp. Included by the *_simd.cpp files only.
 #if defined(PLUMB_KERNEL_SIMD_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLUMB_KERNEL_SIMD_MATH_INL_H_
 #undef PLUMB_KERNEL_SIMD_MATH_INL_H_
@@ -90,13 +90,13 @@ HWY_INLINE void Horner(Floats d, FloatVec (&q)[kCount], const FloatVec (&x)[kCou
   if constexpr (sizeof...(C) > 0) Horner(d, q, x, rest...);
 }
 
-/// x[i] -> e^x[i] for x <= 88, relative error below 1.5e-7 with FMA; 0 for x < -87.33 (no subnormals), NaN for NaN.
-/// x = n ln 2 + r, |r| <= ln 2 / 2; e^r = 1 + r + r^2 Q(r). Q is our own minimax fit (Remez exchange in 113-bit
-/// arithmetic) of the relative error of e^r: 3.1e-9. Adding 1.5 * 2^23 + 127 rounds x / ln 2 to n and leaves n + 127, the
-/// exponent field of 2^n, in the low bits.
+/// x[i] -> e^x[i] for x <= 88, relative error below 1.5e-7 with FMA; 0 for x < -87.33 (no subnormals), NaN
+/// for NaN. x = n ln 2 + r, |r| <= ln 2 / 2; e^r = 1 + r + r^2 Q(r). Q is our own minimax fit (Remez exchange
+/// in 113-bit arithmetic) of the relative error of e^r: 3.1e-9. Adding 1.5 * 2^23 + 127 rounds x / ln 2 to n
+/// and leaves n + 127, the exponent field of 2^n, in the low bits.
 ///
-/// kCount vectors in step: each is one long chain, and a core's scheduler holds too few instructions to overlap chains
-/// that follow one another.
+/// kCount vectors in step: each is one long chain, and a core's scheduler holds too few instructions to
+/// overlap chains that follow one another.
 template <std::size_t kCount>
 HWY_INLINE void Exp(Floats d, FloatVec (&x)[kCount]) {
   const hn::RebindToUnsigned<Floats> du;

@@ -1,6 +1,6 @@
-// Small matrix products on tiles in scratch, the inner loops of attention: C (=|+=) A B with C in registers, a block of
-// up to 6 rows x 2 vectors at a time (Goto & van de Geijn 2008). Each element of C is one chain of multiply-adds in order
-// of k, so its bits do not depend on how rows are blocked.
+// Small matrix products on tiles in scratch, the inner loops of attention: C (=|+=) A B with C in registers,
+// a block of up to 6 rows x 2 vectors at a time (Goto & van de Geijn 2008). Each element of C is one chain of
+// multiply-adds in order of k, so its bits do not depend on how rows are blocked.
 #if defined(PLUMB_KERNEL_TILE_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLUMB_KERNEL_TILE_PRODUCT_INL_H_
 #undef PLUMB_KERNEL_TILE_PRODUCT_INL_H_
@@ -16,17 +16,20 @@ namespace HWY_NAMESPACE {
 
 constexpr std::size_t kBlockRows = 6;
 
-/// A as the products read it: element (i, k) at data[i * stride + k], or, transposed, at data[i + k * stride].
+/// A as the products read it: element (i, k) at data[i * stride + k], or, transposed, at data[i + k *
+/// stride].
 template <bool kTransposed>
 struct Left {
   const float* data;
   std::size_t stride;
 
-  HWY_INLINE float at(std::size_t i, std::size_t k) const { return data[kTransposed ? i + k * stride : i * stride + k]; }
+  HWY_INLINE float at(std::size_t i, std::size_t k) const {
+    return data[kTransposed ? i + k * stride : i * stride + k];
+  }
 };
 
-/// Where a product goes: C (rows, cols) at data, any stride; C = f A B, or C += f A B when `add`; f is factor[row], or 1
-/// when factor == nullptr. Nothing beyond cols is touched.
+/// Where a product goes: C (rows, cols) at data, any stride; C = f A B, or C += f A B when `add`; f is
+/// factor[row], or 1 when factor == nullptr. Nothing beyond cols is touched.
 struct Result {
   float* data;
   std::size_t stride;
@@ -36,8 +39,8 @@ struct Result {
 
 /// kRows rows x kVecs vectors of C; the last vector has `last` elements if kPartial.
 template <std::size_t kRows, std::size_t kVecs, bool kPartial, bool kTransposed>
-HWY_INLINE void ProductBlock(std::size_t depth, Left<kTransposed> a, const float* b, std::size_t b_stride, Result c,
-                             std::size_t last) {
+HWY_INLINE void ProductBlock(std::size_t depth, Left<kTransposed> a, const float* b, std::size_t b_stride,
+                             Result c, std::size_t last) {
   const Floats d;
   const std::size_t lanes = hn::Lanes(d);
   FloatVec acc[kRows][kVecs];
@@ -86,22 +89,29 @@ HWY_NOINLINE void ProductRows(std::size_t cols, std::size_t depth, Left<kTranspo
   if (j < cols) ProductBlock<kRows, 1, true>(depth, a, b + j, b_stride, c, cols - j);
 }
 
-/// C (rows <= kBlockRows, cols) from A (rows, depth) and B (depth, cols), whose rows are padded to whole vectors.
+/// C (rows <= kBlockRows, cols) from A (rows, depth) and B (depth, cols), whose rows are padded to whole
+/// vectors.
 template <bool kTransposed>
-HWY_INLINE void Product(std::size_t rows, std::size_t cols, std::size_t depth, Left<kTransposed> a, const float* b,
-                        std::size_t b_stride, Result c) {
+HWY_INLINE void Product(std::size_t rows, std::size_t cols, std::size_t depth, Left<kTransposed> a,
+                        const float* b, std::size_t b_stride, Result c) {
   switch (rows) {
-    case 6: return ProductRows<6>(cols, depth, a, b, b_stride, c);
-    case 5: return ProductRows<5>(cols, depth, a, b, b_stride, c);
-    case 4: return ProductRows<4>(cols, depth, a, b, b_stride, c);
-    case 3: return ProductRows<3>(cols, depth, a, b, b_stride, c);
-    case 2: return ProductRows<2>(cols, depth, a, b, b_stride, c);
-    default: return ProductRows<1>(cols, depth, a, b, b_stride, c);
+    case 6:
+      return ProductRows<6>(cols, depth, a, b, b_stride, c);
+    case 5:
+      return ProductRows<5>(cols, depth, a, b, b_stride, c);
+    case 4:
+      return ProductRows<4>(cols, depth, a, b, b_stride, c);
+    case 3:
+      return ProductRows<3>(cols, depth, a, b, b_stride, c);
+    case 2:
+      return ProductRows<2>(cols, depth, a, b, b_stride, c);
+    default:
+      return ProductRows<1>(cols, depth, a, b, b_stride, c);
   }
 }
 
-/// Copies a (rows, cols) block into `to`, times `scale`, zeros up to the row stride of `to` (whole vectors). Returns
-/// whether all of it is finite.
+/// Copies a (rows, cols) block into `to`, times `scale`, zeros up to the row stride of `to` (whole vectors).
+/// Returns whether all of it is finite.
 HWY_INLINE bool PackRows(View<const float> from, float scale, float* to, std::size_t stride) {
   const Floats d;
   const std::size_t lanes = hn::Lanes(d), cols = Size(from.cols);
@@ -127,7 +137,8 @@ HWY_INLINE bool PackRows(View<const float> from, float scale, float* to, std::si
 }
 
 #if HWY_TARGET != HWY_SCALAR
-using Quads = hn::CappedTag<float, HWY_CAP_GE256 ? 8 : 4>;  // one or two groups of four rows, transposed side by side
+using Quads =
+    hn::CappedTag<float, HWY_CAP_GE256 ? 8 : 4>;  // one or two groups of four rows, transposed side by side
 
 HWY_INLINE hn::Vec<Quads> LoadQuad(Quads d, const float* p, std::int64_t row_stride) {
 #if HWY_CAP_GE256
@@ -140,9 +151,10 @@ HWY_INLINE hn::Vec<Quads> LoadQuad(Quads d, const float* p, std::int64_t row_str
 }
 #endif
 
-/// Copies a (rows, cols) block transposed: to[j * stride + i] = scale * from(i, j), with zeros from row `rows` to
-/// `padded` <= stride.
-HWY_INLINE void PackTransposed(View<const float> from, float scale, float* to, std::size_t stride, std::size_t padded) {
+/// Copies a (rows, cols) block transposed: to[j * stride + i] = scale * from(i, j), with zeros from row
+/// `rows` to `padded` <= stride.
+HWY_INLINE void PackTransposed(View<const float> from, float scale, float* to, std::size_t stride,
+                               std::size_t padded) {
   const std::size_t rows = Size(from.rows), cols = Size(from.cols);
   std::size_t i = 0;
 #if HWY_TARGET != HWY_SCALAR

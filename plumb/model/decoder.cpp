@@ -179,7 +179,8 @@ ParamCounts count_params(const DecoderSpec& s, const ParamLayout& layout) {
       case Role::readout: n.head += size; break;
       case Role::norm_gain:
       case Role::norm_bias: n.norm += size; break;
-      case Role::residual_gain: n.residual += size; break;
+      case Role::residual_gain:
+      case Role::scalar: n.residual += size; break;  // Fixup's shifts and gains stand in for norms on the path
       default: (name.find(".attn.") != std::string::npos ? n.attention : n.ffn) += size;
     }
   }

@@ -2,7 +2,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -72,7 +71,8 @@ class Run {
   std::int64_t step() const { return step_; }
   std::int64_t first_sample() const { return first_sample_; }
   /// Pieces of one op when the plan runs a single shard; serial inside a shard. Cut by size, never by thread count.
-  void parallel(std::int64_t n, const std::function<void(std::int64_t)>& fn) const {
+  template <class F>
+  void parallel(std::int64_t n, const F& fn) const {
     if (pool_) return pool_->run(n, fn);
     for (std::int64_t i = 0; i < n; ++i) fn(i);
   }

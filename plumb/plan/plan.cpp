@@ -384,7 +384,12 @@ std::optional<NonFinite> Plan<R>::first_non_finite(std::span<const std::int32_t>
       Run<R> r = p.make_run(shard);
       for (const Step& e : p.s.shard)
         if (watch(e, r, shard)) return;
+      if (p.o.mode == Mode::train && ((shard + 1) % TreeSum<R>::wave == 0 || shard + 1 == p.s.n_shard))
+        p.sums.end_wave(shard + 1, *p.pool);
     }
+    r0.base_[static_cast<std::size_t>(Binding::Space::grad)] = p.sums.total();
+    for (const Step& e : p.s.once_backward)
+      if (watch(e, r0, 0)) return;
   };
   hunt();
   p.replay = false;

@@ -75,7 +75,8 @@ TEST(ActivationKernels, FastIsPlain) {
   });
 }
 
-/// A sweep of one row over [-20, 20] and the float specials: relatively exact in the tail, until it underflows.
+/// A sweep of one row over [-20, 20] and the float specials: relatively exact in the tail, until it
+/// underflows.
 TEST(ActivationKernels, GeluIsExactInItsTails) {
   for_each_target([] {
     constexpr std::int64_t n = 40001;

@@ -13,8 +13,8 @@ using test::kEps;
 using test::near;
 using test::same_bits;
 
-/// A test double of a position code: head-dependent table of distances, -inf beyond `window`. What it does to masked
-/// entries must not matter, and their ds must be 0.
+/// A test double of a position code: head-dependent table of distances, -inf beyond `window`. What it does to
+/// masked entries must not matter, and their ds must be 0.
 template <class R>
 struct DistanceBias final : ScoreBias<R> {
   static constexpr std::int64_t kRows = 6;
@@ -54,10 +54,16 @@ struct Problem {
   Problem(std::int64_t n_seq, std::int64_t block, std::int64_t heads, std::int64_t kv_heads, std::int64_t d,
           std::int64_t shift = 0)
       : a{n_seq, block, heads, kv_heads, d, 1 / std::sqrt(double(d))},
-        qkv(n_seq * block, (heads + 2 * kv_heads) * d, 0, shift), d_qkv(n_seq * block, (heads + 2 * kv_heads) * d, 1),
-        o(n_seq * block, heads * d, 2, shift), d_o(n_seq * block, heads * d, 1), lse(n_seq * block, heads, 1),
-        entropy(n_seq * block, heads, 1), max_logit(n_seq * block, heads), table(distance.kRows, heads, 1),
-        d_table(distance.kRows, heads), scratch(1, std::int64_t(attention_scratch<R>(a)), 0, shift) {
+        qkv(n_seq * block, (heads + 2 * kv_heads) * d, 0, shift),
+        d_qkv(n_seq * block, (heads + 2 * kv_heads) * d, 1),
+        o(n_seq * block, heads * d, 2, shift),
+        d_o(n_seq * block, heads * d, 1),
+        lse(n_seq * block, heads, 1),
+        entropy(n_seq * block, heads, 1),
+        max_logit(n_seq * block, heads),
+        table(distance.kRows, heads, 1),
+        d_table(distance.kRows, heads),
+        scratch(1, std::int64_t(attention_scratch<R>(a)), 0, shift) {
     scratch.fill([](std::int64_t, std::int64_t) { return NAN; });
   }
   void randomise(unsigned seed, double scale) {
@@ -74,7 +80,9 @@ struct Problem {
     biased = p.biased, overwrite = p.overwrite, distance.window = p.distance.window;
   }
   View<R> q(const Guarded<R>& m) const { return m.view().columns(0, a.n_head * a.d_head); }
-  View<R> k(const Guarded<R>& m) const { return m.view().columns(a.n_head * a.d_head, a.n_kv_head * a.d_head); }
+  View<R> k(const Guarded<R>& m) const {
+    return m.view().columns(a.n_head * a.d_head, a.n_kv_head * a.d_head);
+  }
   View<R> v(const Guarded<R>& m) const {
     return m.view().columns((a.n_head + a.n_kv_head) * a.d_head, a.n_kv_head * a.d_head);
   }
@@ -82,13 +90,16 @@ struct Problem {
 
   void forward(bool plain, bool statistics = true) const {
     const View<R> h = statistics ? entropy.view() : View<R>{}, m = statistics ? max_logit.view() : View<R>{};
-    (plain ? plain::attention_forward<R> : attention_forward<R>)(a, q(qkv), k(qkv), v(qkv), bias(), table.view(),
-                                                                o.view(), lse.view(), h, m, scratch.view().data);
+    (plain ? plain::attention_forward<R> : attention_forward<R>)(a, q(qkv), k(qkv), v(qkv), bias(),
+                                                                 table.view(), o.view(), lse.view(), h, m,
+                                                                 scratch.view().data);
   }
   void backward(bool plain) const {
-    (plain ? plain::attention_backward<R> : attention_backward<R>)(
-        a, q(qkv), k(qkv), v(qkv), bias(), table.view(), o.view(), lse.view(), d_o.view(), {q(d_qkv), overwrite},
-        {k(d_qkv), overwrite}, {v(d_qkv), overwrite}, biased ? d_table.view() : View<R>{}, scratch.view().data);
+    (plain ? plain::attention_backward<R>
+           : attention_backward<R>)(a, q(qkv), k(qkv), v(qkv), bias(), table.view(), o.view(), lse.view(),
+                                    d_o.view(), {q(d_qkv), overwrite}, {k(d_qkv), overwrite},
+                                    {v(d_qkv), overwrite}, biased ? d_table.view() : View<R>{},
+                                    scratch.view().data);
   }
   void run(bool plain) const { forward(plain), backward(plain); }
 };
@@ -120,18 +131,21 @@ TEST(AttentionKernel, PlainBackwardIsTheDerivative) {
     }
 }
 
-/// How far float may be from the twin. A score is off by kEps (4 + sqrt(D)) times the size of its terms, so is the
-/// exponent of p; sums over keys add sqrt(T) roundings. Largest elements bound all; a quarter of that is met in practice.
+/// How far float may be from the twin. A score is off by kEps (4 + sqrt(D)) times the size of its terms, so
+/// is the exponent of p; sums over keys add sqrt(T) roundings. Largest elements bound all; a quarter of that
+/// is met in practice.
 struct Allowed {
   double score, p, o, grad;
   explicit Allowed(const Problem<double>& x) {
     const AttentionShape& a = x.a;
-    const double d = double(a.d_head), qk = largest(x.q(x.qkv)) * largest(x.k(x.qkv)) * a.scale * std::sqrt(d);
+    const double d = double(a.d_head),
+                 qk = largest(x.q(x.qkv)) * largest(x.k(x.qkv)) * a.scale * std::sqrt(d);
     const double v = largest(x.v(x.qkv)), g = largest(x.d_o.view()) * v * std::sqrt(d);
     score = kEps * (4 + std::sqrt(d)) * (1 + qk);
     p = score + kEps * std::sqrt(double(a.block));
     o = p * v / 4;
-    grad = p * g / 4 * (1 + std::max(largest(x.q(x.qkv)), largest(x.k(x.qkv)))) * std::sqrt(double(a.n_head / a.n_kv_head));
+    grad = p * g / 4 * (1 + std::max(largest(x.q(x.qkv)), largest(x.k(x.qkv)))) *
+           std::sqrt(double(a.n_head / a.n_kv_head));
   }
 };
 
@@ -212,12 +226,15 @@ TEST(AttentionKernel, StatisticsSinksAndAlignmentChangeNoBits) {
         const auto cut = [&](View<float> x) { return x.slice(n * block, block); };
         const View<float> q = cut(each.q(each.qkv)), k = cut(each.k(each.qkv)), v = cut(each.v(each.qkv));
         float* scratch = each.scratch.view().data;
-        attention_forward<float>(one, q, k, v, nullptr, {}, cut(each.o.view()), cut(each.lse.view()), {}, {}, scratch);
+        attention_forward<float>(one, q, k, v, nullptr, {}, cut(each.o.view()), cut(each.lse.view()), {}, {},
+                                 scratch);
         for (int which = 0; which < 3; ++which) {
-          const auto sink = [&](int w, View<float> x) { return w == which ? Sink<float>{cut(x), true} : Sink<float>{}; };
+          const auto sink = [&](int w, View<float> x) {
+            return w == which ? Sink<float>{cut(x), true} : Sink<float>{};
+          };
           attention_backward<float>(one, q, k, v, nullptr, {}, cut(each.o.view()), cut(each.lse.view()),
-                                    cut(each.d_o.view()), sink(0, each.q(each.d_qkv)), sink(1, each.k(each.d_qkv)),
-                                    sink(2, each.v(each.d_qkv)), {}, scratch);
+                                    cut(each.d_o.view()), sink(0, each.q(each.d_qkv)),
+                                    sink(1, each.k(each.d_qkv)), sink(2, each.v(each.d_qkv)), {}, scratch);
         }
       }
       EXPECT_TRUE(same_bits(all.o.view(), each.o.view()));
@@ -227,7 +244,8 @@ TEST(AttentionKernel, StatisticsSinksAndAlignmentChangeNoBits) {
   });
 }
 
-/// Which rows of `dirty` have a NaN where `clean` has none, per row of one head's columns; the others must be equal.
+/// Which rows of `dirty` have a NaN where `clean` has none, per row of one head's columns; the others must be
+/// equal.
 std::vector<bool> rows_with_nan(View<float> dirty, View<float> clean) {
   std::vector<bool> out;
   for (std::int64_t i = 0; i < dirty.rows; ++i) {
@@ -270,7 +288,8 @@ TEST(AttentionKernel, NaNReachesWhatSeesItAndNothingElse) {
           EXPECT_EQ(top[r], query_bad && what != 'v');
           EXPECT_EQ(entropy[r], query_bad && what != 'v');
           EXPECT_EQ(dq[r], query_bad || (what == 'g' && i == at));
-          const bool seen_by_bad = what == 'k' || what == 'v' || i <= at;  // a later bad query sees every key before it
+          const bool seen_by_bad =
+              what == 'k' || what == 'v' || i <= at;  // a later bad query sees every key before it
           EXPECT_EQ(dk[r], seen_by_bad);
           EXPECT_EQ(dv[r], what == 'v' ? false : seen_by_bad);
         }

@@ -1,5 +1,5 @@
-// What the tests of SIMD kernels share: matrices whose last element lies against a page that cannot be touched, and a loop
-// over the instruction sets of this machine.
+// What the tests of SIMD kernels share: matrices whose last element lies against a page that cannot be
+// touched, and a loop over the instruction sets of this machine.
 #pragma once
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
@@ -20,16 +20,20 @@ namespace plumb::test {
 
 inline constexpr double kEps = 0x1p-24;  // half an ulp of 1 in float
 
-/// A (rows, cols) matrix with `gap` elements between rows and `shift` after the last, then a page that faults. The gaps
-/// hold a canary; its alignment varies with the shape.
+/// A (rows, cols) matrix with `gap` elements between rows and `shift` after the last, then a page that
+/// faults. The gaps hold a canary; its alignment varies with the shape.
 template <class R>
 class Guarded {
  public:
   Guarded(std::int64_t rows, std::int64_t cols, std::int64_t gap = 0, std::int64_t shift = 0)
-      : rows_(rows), cols_(cols), stride_(cols + gap), used_(std::size_t((rows - 1) * stride_ + cols + shift)) {
+      : rows_(rows),
+        cols_(cols),
+        stride_(cols + gap),
+        used_(std::size_t((rows - 1) * stride_ + cols + shift)) {
     const auto page = std::size_t(sysconf(_SC_PAGESIZE));
     bytes_ = (used_ * sizeof(R) + page - 1) / page * page + page;
-    pages_ = static_cast<char*>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    pages_ =
+        static_cast<char*>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     if (pages_ == MAP_FAILED || mprotect(pages_ + bytes_ - page, page, PROT_NONE) != 0) std::abort();
     data_ = reinterpret_cast<R*>(pages_ + bytes_ - page) - used_;
     for (std::size_t i = 0; i < used_; ++i) data_[i] = kCanary;
@@ -83,12 +87,14 @@ testing::AssertionResult near(const Guarded<float>& got, const Guarded<double>& 
       const double g = double(got.at(i, j)), w = want.at(i, j);
       if (std::isnan(g) && std::isnan(w)) continue;
       if (!(g == w || std::abs(g - w) <= tolerance(i, j)))
-        return testing::AssertionFailure() << "(" << i << ", " << j << ") got " << g << ", want " << w << ", off by "
-                                           << std::abs(g - w) << ", allowed " << tolerance(i, j);
+        return testing::AssertionFailure()
+               << "(" << i << ", " << j << ") got " << g << ", want " << w << ", off by " << std::abs(g - w)
+               << ", allowed " << tolerance(i, j);
     }
   return testing::AssertionSuccess();
 }
-inline testing::AssertionResult near(const Guarded<float>& got, const Guarded<double>& want, double tolerance) {
+inline testing::AssertionResult near(const Guarded<float>& got, const Guarded<double>& want,
+                                     double tolerance) {
   return near(got, want, [&](std::int64_t, std::int64_t) { return tolerance; });
 }
 
@@ -97,7 +103,8 @@ bool same_bits(View<R> a, View<R> b) {
   for (std::int64_t i = 0; i < a.rows; ++i)
     for (std::int64_t j = 0; j < a.cols; ++j) {
       const bool nan = std::isnan(a.row(i)[j]) && std::isnan(b.row(i)[j]);
-      if (!nan && (a.row(i)[j] != b.row(i)[j] || std::signbit(a.row(i)[j]) != std::signbit(b.row(i)[j]))) return false;
+      if (!nan && (a.row(i)[j] != b.row(i)[j] || std::signbit(a.row(i)[j]) != std::signbit(b.row(i)[j])))
+        return false;
     }
   return true;
 }
@@ -113,7 +120,8 @@ void for_each_target(F f) {
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
-/// Checks d loss / d x[i] = want[i] for every element by the five-point rule, |a - n| <= 1e-6 max(1, |a|, |n|).
+/// Checks d loss / d x[i] = want[i] for every element by the five-point rule, |a - n| <= 1e-6 max(1, |a|,
+/// |n|).
 inline void expect_gradient(const Guarded<double>& x, const Guarded<double>& want, double step,
                             const std::function<double()>& loss, const char* name) {
   for (std::int64_t i = 0; i < x.rows(); ++i)
@@ -124,7 +132,8 @@ inline void expect_gradient(const Guarded<double>& x, const Guarded<double>& wan
       const double numeric = (8 * (at(step) - at(-step)) - (at(2 * step) - at(-2 * step))) / (12 * step);
       v = v0;
       const double a = want.at(i, j), size = std::max({1.0, std::abs(a), std::abs(numeric)});
-      ASSERT_LE(std::abs(a - numeric), 1e-6 * size) << name << " (" << i << ", " << j << "): " << a << " " << numeric;
+      ASSERT_LE(std::abs(a - numeric), 1e-6 * size)
+          << name << " (" << i << ", " << j << "): " << a << " " << numeric;
     }
 }
 

@@ -37,7 +37,8 @@ TEST(LinearKernels, FastIsPlain) {
       const double size = std::sqrt(double(rows * n)) * 0x1p-50;
       EXPECT_NEAR(sum<float>(x.view()), plain::sum<double>(px.view()), 4 * size) << n;
       EXPECT_NEAR(dot<float>(x.view(), z.view()), plain::dot<double>(px.view(), pz.view()), 16 * size) << n;
-      EXPECT_NEAR(sum_squares<float>(x.view()), plain::sum_squares<double>(px.view()), 16 * size * std::sqrt(double(rows * n)));
+      EXPECT_NEAR(sum_squares<float>(x.view()), plain::sum_squares<double>(px.view()),
+                  16 * size * std::sqrt(double(rows * n)));
     }
   });
 }
@@ -128,7 +129,8 @@ TEST(AdamWKernel, FastIsPlain) {
         plain::adamw<double>(n, step, pg.view().data, pp.view().data, pm.view().data, pv.view().data);
       }
       // p moves by rate m / root, each rounded a few times, and is itself rounded at each step
-      EXPECT_TRUE(near(p, pp, [&](std::int64_t, std::int64_t j) { return 6 * kEps * (std::abs(pp.at(0, j)) + 0.1); }));
+      EXPECT_TRUE(near(
+          p, pp, [&](std::int64_t, std::int64_t j) { return 6 * kEps * (std::abs(pp.at(0, j)) + 0.1); }));
       EXPECT_TRUE(near(m, pm, 12 * kEps));
       EXPECT_TRUE(near(v, pv, [&](std::int64_t, std::int64_t j) { return 12 * kEps * pv.at(0, j); }));
     }

@@ -28,7 +28,9 @@ TEST(LossKernels, PlainBackwardIsTheDerivative) {
     plain::cross_entropy_forward<double>(z.view(), t, -1, lse.view());
     plain::cross_entropy_backward<double>(z.view(), t, -1, lse.view(), 0.25, {dz.view(), true});
     Guarded<double> scratch(5, 1);
-    const auto loss = [&] { return 0.25 * plain::cross_entropy_forward<double>(z.view(), t, -1, scratch.view()); };
+    const auto loss = [&] {
+      return 0.25 * plain::cross_entropy_forward<double>(z.view(), t, -1, scratch.view());
+    };
     expect_gradient(z, dz, 1e-3, loss, "logits");
   }
 }
@@ -52,14 +54,13 @@ TEST(LossKernels, FastIsPlain) {
         cross_entropy_backward<float>(z.view(), t, -100, lse.view(), 0.5, {dz.view(), overwrite});
         plain::cross_entropy_backward<double>(pz.view(), t, -100, plse.view(), 0.5, {pdz.view(), overwrite});
         const double top = 4 * scale, sums = 2 * kEps * std::sqrt(double(n) + 16);
-        EXPECT_NEAR(loss, want, double(rows) * (sums + kEps * top)) << n;  // the float sum; z - max of the float z
+        EXPECT_NEAR(loss, want, double(rows) * (sums + kEps * top))
+            << n;  // the float sum; z - max of the float z
         EXPECT_TRUE(near(lse, plse, sums + kEps * (std::log(double(n)) + top))) << n;
-        // e^(z - lse) carries the rounding of lse
-        EXPECT_TRUE(near(dz, pdz, 0.5 * (2 * sums + kEps * (10 + top)) + (overwrite ? 0 : 4 * kEps))) << n;
-        EXPECT_EQ(overwrite ? dz.at(1, n - 1) : float(pdz.at(1, n - 1)), dz.at(1, n - 1)) << "the ignored row";
-        if (overwrite) {
-          EXPECT_EQ(dz.at(1, 0), 0);
-        }
+        // e^(z - lse) carries the rounding of lse, up to where backward sums again
+        const double rounded = kEps * std::min(64.0, 10 + top);
+        EXPECT_TRUE(near(dz, pdz, 0.5 * (2 * sums + rounded) + (overwrite ? 0 : 4 * kEps))) << n;
+        EXPECT_EQ(dz.at(1, n - 1), float(pdz.at(1, n - 1))) << "the ignored row";
       }
   });
 }

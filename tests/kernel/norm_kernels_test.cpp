@@ -12,15 +12,24 @@ using test::near;
 using test::same_bits;
 using test::swept_lengths;
 
-/// All that LayerNorm (or RMSNorm) reads and writes; backward adds to sinks that hold `before` unless it overwrites.
+/// All that LayerNorm (or RMSNorm) reads and writes; backward adds to sinks that hold `before` unless it
+/// overwrites.
 template <class R>
 struct Norm {
   Guarded<R> x, gamma, beta, dy, y, mean, rstd, dx, dgamma, dbeta;
   bool affine = true, overwrite = true;
 
   Norm(std::int64_t rows, std::int64_t n, std::int64_t gap, std::int64_t shift)
-      : x(rows, n, gap, shift), gamma(1, n), beta(1, n, 0, shift), dy(rows, n, gap + 1), y(rows, n, gap),
-        mean(rows, 1, gap), rstd(rows, 1), dx(rows, n, gap, shift), dgamma(1, n, 0, shift), dbeta(1, n) {}
+      : x(rows, n, gap, shift),
+        gamma(1, n),
+        beta(1, n, 0, shift),
+        dy(rows, n, gap + 1),
+        y(rows, n, gap),
+        mean(rows, 1, gap),
+        rstd(rows, 1),
+        dx(rows, n, gap, shift),
+        dgamma(1, n, 0, shift),
+        dbeta(1, n) {}
 
   void randomise(unsigned seed, double scale, double offset) {
     std::mt19937_64 rng(seed);
@@ -47,12 +56,12 @@ struct Norm {
     const double eps = 1e-5;
     if (plain) {
       plain::layer_norm_forward<R>(x.view(), gain(), bias(), eps, y.view(), mean.view(), rstd.view());
-      plain::layer_norm_backward<R>(dy.view(), x.view(), gain(), mean.view(), rstd.view(), to(dx), to_parameter(dgamma),
-                                    to_parameter(dbeta));
+      plain::layer_norm_backward<R>(dy.view(), x.view(), gain(), mean.view(), rstd.view(), to(dx),
+                                    to_parameter(dgamma), to_parameter(dbeta));
     } else {
       layer_norm_forward<R>(x.view(), gain(), bias(), eps, y.view(), mean.view(), rstd.view());
-      layer_norm_backward<R>(dy.view(), x.view(), gain(), mean.view(), rstd.view(), to(dx), to_parameter(dgamma),
-                             to_parameter(dbeta));
+      layer_norm_backward<R>(dy.view(), x.view(), gain(), mean.view(), rstd.view(), to(dx),
+                             to_parameter(dgamma), to_parameter(dbeta));
     }
   }
   void rms_norm(bool plain) {
@@ -82,7 +91,8 @@ TEST(NormKernels, PlainBackwardIsTheDerivative) {
             plain::layer_norm_forward<double>(work.x.view(), work.gain(), work.bias(), 1e-5, work.y.view(),
                                               work.mean.view(), work.rstd.view());
           else
-            plain::rms_norm_forward<double>(work.x.view(), work.gain(), 1e-6, work.y.view(), work.rstd.view());
+            plain::rms_norm_forward<double>(work.x.view(), work.gain(), 1e-6, work.y.view(),
+                                            work.rstd.view());
           return plain::dot<double>(work.y.view(), work.dy.view());
         };
         expect_gradient(work.x, a.dx, 1e-3 * scale, loss, "x");
@@ -92,8 +102,8 @@ TEST(NormKernels, PlainBackwardIsTheDerivative) {
       }
 }
 
-/// Errors of float sums of n terms grow like sqrt(n) roundings; LayerNorm magnifies the rounding of x - mean by
-/// |mean| / sigma.
+/// Errors of float sums of n terms grow like sqrt(n) roundings; LayerNorm magnifies the rounding of x - mean
+/// by |mean| / sigma.
 double unit(std::int64_t n, double scale, double offset) {
   return kEps * (4 + std::sqrt(double(n))) * (1 + std::abs(offset) / scale);
 }
@@ -142,10 +152,11 @@ TEST(NormKernels, AnySplitOfRowsGivesTheSameBits) {
       for (std::int64_t i = 0, rows = 1; i < 11; i += rows, ++rows) {
         rows = std::min(rows, 11 - i);
         const auto cut = [&](const Guarded<float>& g) { return g.view().slice(i, rows); };
-        layer_norm_forward<float>(cut(parts.x), parts.gain(), parts.bias(), 1e-5, cut(parts.y), cut(parts.mean),
-                                  cut(parts.rstd));
-        layer_norm_backward<float>(cut(parts.dy), cut(parts.x), parts.gain(), cut(parts.mean), cut(parts.rstd),
-                                   {cut(parts.dx), false}, parts.to(parts.dgamma), parts.to(parts.dbeta));
+        layer_norm_forward<float>(cut(parts.x), parts.gain(), parts.bias(), 1e-5, cut(parts.y),
+                                  cut(parts.mean), cut(parts.rstd));
+        layer_norm_backward<float>(cut(parts.dy), cut(parts.x), parts.gain(), cut(parts.mean),
+                                   cut(parts.rstd), {cut(parts.dx), false}, parts.to(parts.dgamma),
+                                   parts.to(parts.dbeta));
       }
       EXPECT_TRUE(same_bits(whole.y.view(), parts.y.view()));
       EXPECT_TRUE(same_bits(whole.dx.view(), parts.dx.view()));
@@ -167,7 +178,8 @@ TEST(NormKernels, ANonFiniteInputReachesItsRowAndNoOther) {
           EXPECT_TRUE(std::isnan(a.y.at(2, n - 1)));
           EXPECT_TRUE(std::isnan(a.dx.at(2, n - 1)));
           EXPECT_TRUE(std::isnan(a.dgamma.at(0, n - 1)));
-          for (const std::int64_t i : {0, 1, 3, 4, 5}) EXPECT_TRUE(std::isfinite(a.y.at(i, 0) + a.dx.at(i, n - 1)));
+          for (const std::int64_t i : {0, 1, 3, 4, 5})
+            EXPECT_TRUE(std::isfinite(a.y.at(i, 0) + a.dx.at(i, n - 1)));
         }
   });
 }
@@ -180,8 +192,8 @@ TEST(NormKernels, EmptySinksAreSkipped) {
   layer_norm_backward<float>(a.dy.view(), a.x.view(), {}, a.mean.view(), a.rstd.view(), none, none, none);
   rms_norm_backward<float>(a.dy.view(), a.x.view(), {}, a.rstd.view(), none, none);
   Guarded<float> dbeta(1, 12);
-  layer_norm_backward<float>(a.dy.view(), a.x.view(), a.gamma.view(), a.mean.view(), a.rstd.view(), none, none,
-                             {dbeta.view(), true});
+  layer_norm_backward<float>(a.dy.view(), a.x.view(), a.gamma.view(), a.mean.view(), a.rstd.view(), none,
+                             none, {dbeta.view(), true});
   EXPECT_TRUE(same_bits(dbeta.view(), a.dbeta.view()));
 }
 
