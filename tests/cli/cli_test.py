@@ -1,0 +1,134 @@
+"""The command line as a person meets it: exit codes, one sentence for bad input, nothing written."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PLUMB = os.environ.get("PLUMB_CLI", str(ROOT / "build" / os.environ.get("PLUMB_PRESET", "dev") / "plumb"))
+SMALL = ["--set", "model.n_layer=2", "--set", "model.d_model=32", "--set", "model.d_ff=32", "--set", "model.block_size=16",
+         "--set", "train.batch_size=8", "--set", "train.steps=20", "--set", "train.warmup=5", "--set", "data.corpus=LICENSE"]
+
+
+def plumb(*args, cwd=ROOT):
+    return subprocess.run([PLUMB, *args], cwd=cwd, capture_output=True, text=True, timeout=120)
+
+
+class BadInput(unittest.TestCase):
+    def refused(self, sentence, *args, text=None):
+        with tempfile.TemporaryDirectory() as folder:
+            if text is not None:
+                path = pathlib.Path(folder) / "bad.toml"
+                path.write_bytes(text)
+                args = (*args, str(path))
+            run = plumb("train", *args, "--out", f"{folder}/run")
+            self.assertEqual(run.returncode, 2, run.stderr)
+            self.assertEqual(run.stdout, "")
+            self.assertEqual(len(run.stderr.strip().splitlines()), 1, run.stderr)
+            self.assertIn(sentence, run.stderr.replace(folder + "/", ""))
+            self.assertFalse(pathlib.Path(folder, "run").exists())
+
+    def test_sentences(self):
+        self.refused("unknown key", "--set", "train.learning=1")
+        self.refused("did you mean 'train.lr'", "--set", "train.lrr=1")
+        self.refused("bad.toml:2", text=b"[train]\nlr = 'much'\n")
+        self.refused("block_size", "--set", "model.block_size=0")
+        self.refused("n_head", "--set", "model.n_head=3", "--set", "data.corpus=LICENSE")
+        self.refused("unknown norm 'lyer'; did you mean 'layer'?", "--set", "model.norm=lyer", "--set", "data.corpus=LICENSE")
+        self.refused("unknown placement 'middle'", "--set", "model.placement=middle", "--set", "data.corpus=LICENSE")
+        self.refused("no-such-file.txt", "--set", "data.corpus=no-such-file.txt")
+        self.refused("two-lane", "--set", "model.residual=two-lane", "--set", "data.corpus=LICENSE")
+        self.refused("fixup", "--set", "init.scheme=fixup", "--set", "model.norm=layer", "--set", "data.corpus=LICENSE")
+
+    def test_a_corpus_that_is_too_short_or_no_text(self):
+        with tempfile.TemporaryDirectory() as folder:
+            short = pathlib.Path(folder, "short.txt")
+            short.write_text("abc")
+            self.refused("64", "--set", f"data.corpus={short}")
+            broken = pathlib.Path(folder, "broken.txt")
+            broken.write_bytes(b"good \xff bad" * 100)
+            self.refused("5", "--set", f"data.corpus={broken}")
+            empty = pathlib.Path(folder, "empty.txt")
+            empty.write_bytes(b"")
+            self.refused("empty", "--set", f"data.corpus={empty}")
+
+    def test_usage(self):
+        for args in ([], ["no-such-command"], ["train", "--no-such-flag"], ["bench"], ["corpus"]):
+            run = plumb(*args)
+            self.assertEqual(run.returncode, 2, args)
+            self.assertEqual(len(run.stderr.strip().splitlines()), 1, run.stderr)
+
+
+class Train(unittest.TestCase):
+    def test_json_is_one_object_and_a_folder_is_not_overwritten(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run = plumb("train", *SMALL, "--out", f"{folder}/run", "--json")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            answer = json.loads(run.stdout)
+            for key in ("run", "steps", "initial_loss", "train_loss", "val_loss", "baselines", "floor", "params_hash", "tokens_per_s", "status"):
+                self.assertIn(key, answer)
+            self.assertEqual(answer["status"], "done")
+            self.assertEqual(answer["steps"], 20)
+            again = plumb("train", *SMALL, "--out", f"{folder}/run")
+            self.assertEqual(again.returncode, 2)
+            self.assertIn("already holds a run", again.stderr)
+
+    def test_quiet_says_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run = plumb("train", *SMALL, "--out", f"{folder}/run", "--quiet")
+            self.assertEqual((run.returncode, run.stdout, run.stderr), (0, "", ""))
+
+    def test_ctrl_c_leaves_a_checkpoint(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run = subprocess.Popen([PLUMB, "train", *SMALL, "--set", "train.steps=100000", "--out", f"{folder}/run"], cwd=ROOT,
+                                   stderr=subprocess.PIPE, text=True)
+            trace = pathlib.Path(folder, "run/trace.jsonl")
+            deadline = time.time() + 60
+            while time.time() < deadline and not (trace.exists() and trace.read_text().count('"step"') > 20):
+                time.sleep(0.05)
+            run.send_signal(signal.SIGINT)
+            _, words = run.communicate(timeout=60)
+            self.assertEqual(run.returncode, 130, words)
+            self.assertIn("interrupted after", words)
+            self.assertEqual(len(list(pathlib.Path(folder, "run").glob("checkpoint-*.safetensors"))), 1)
+
+    def test_non_finite_exits_4(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run = plumb("train", *SMALL, "--set", "train.lr=1e30", "--set", "train.warmup=0", "--out", f"{folder}/run", "--json")
+            self.assertEqual(run.returncode, 4, run.stderr)
+            self.assertIn("the first tensor that is not finite is", run.stderr)
+            self.assertEqual(json.loads(run.stdout)["status"], "non_finite")
+
+
+class Answers(unittest.TestCase):
+    def test_help_and_version(self):
+        for args in (["--help"], ["train", "--help"], ["--version"]):
+            self.assertEqual(plumb(*args).returncode, 0, args)
+        self.assertIn("Example", plumb("train", "--help").stdout)
+
+    def test_config_prints_what_it_reads(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "c.toml")
+            path.write_text(plumb("config", "--set", "model.norm=rms", "--set", "train.lr=1e-3").stdout)
+            again = json.loads(plumb("config", str(path), "--json").stdout)
+            self.assertEqual(again["config"]["model"]["norm"], "rms")
+            self.assertEqual(again["config"]["train"]["lr"], 1e-3)
+            self.assertEqual(again["spec"]["norm"], "rms")
+
+    def test_bench_step_answers_as_the_contract_says(self):
+        run = plumb("bench", "step", "--rounds", "1", "--json", *SMALL)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        answer = json.loads(run.stdout)
+        for key in ("ms_per_step", "tokens_per_s", "gflops", "peak_gflops", "of_peak", "floor_ms", "ratio_to_floor", "by_op"):
+            self.assertIn(key, answer)
+        self.assertGreater(answer["of_peak"], 0)
+        self.assertLess(answer["of_peak"], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
