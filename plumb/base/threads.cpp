@@ -4,15 +4,19 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include <sched.h>
 
+#include "plumb/base/error.h"
+
 namespace plumb {
 namespace {
 
 thread_local int t_worker = 0;
+thread_local const void* t_pool = nullptr;  // the state of the pool that made this thread
 thread_local bool t_inside = false;
 
 int processors_of_this_process() {
@@ -36,6 +40,15 @@ struct ThreadPool::State {
   bool stop = false;
   std::exception_ptr error;
 
+  void end() {
+    {
+      std::lock_guard lock(m);
+      stop = true;
+    }
+    wake.notify_all();
+    for (auto& t : threads) t.join();
+  }
+
   void work() {
     t_inside = true;
     for (std::int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < n;) {
@@ -51,6 +64,7 @@ struct ThreadPool::State {
 
   void loop(int worker) {
     t_worker = worker;
+    t_pool = this;
     std::uint64_t seen = 0;
     for (;;) {
       {
@@ -68,21 +82,20 @@ struct ThreadPool::State {
 
 ThreadPool::ThreadPool(int n_threads) : s_(std::make_unique<State>()) {
   if (n_threads <= 0) n_threads = processors_of_this_process();
-  for (int w = 1; w < n_threads; ++w) s_->threads.emplace_back([s = s_.get(), w] { s->loop(w); });
+  try {
+    for (int w = 1; w < n_threads; ++w) s_->threads.emplace_back([s = s_.get(), w] { s->loop(w); });
+  } catch (const std::system_error&) {
+    const auto started = s_->threads.size() + 1;
+    s_->end();
+    bad_input("this system starts no more than {} of {} threads; lower train.threads", started, n_threads);
+  }
 }
 
-ThreadPool::~ThreadPool() {
-  {
-    std::lock_guard lock(s_->m);
-    s_->stop = true;
-  }
-  s_->wake.notify_all();
-  for (auto& t : s_->threads) t.join();
-}
+ThreadPool::~ThreadPool() { s_->end(); }
 
 int ThreadPool::size() const { return static_cast<int>(s_->threads.size()) + 1; }
 
-int ThreadPool::worker() { return t_worker; }
+int ThreadPool::worker() const { return t_pool == s_.get() ? t_worker : 0; }
 
 void ThreadPool::run_erased(std::int64_t n, void (*call)(const void*, std::int64_t), const void* fn) {
   if (n <= 0) return;

@@ -22,8 +22,8 @@ class ThreadPool {
   void run(std::int64_t n, const F& fn) {
     run_erased(n, [](const void* f, std::int64_t i) { (*static_cast<const F*>(f))(i); }, &fn);
   }
-  /// Index of the worker this thread is (0 outside any pool).
-  static int worker();
+  /// Which worker of this pool the calling thread is; 0 for a thread that is none of its own.
+  int worker() const;
 
  private:
   // Not std::function: that would allocate for every closure of more than two words.

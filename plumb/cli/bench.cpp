@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <memory>
 
 #include "plumb/base/error.h"
 #include "plumb/base/json.h"
@@ -35,7 +34,7 @@ double peak_flops(ThreadPool& pool) {
   return total / seconds;
 }
 
-/// Multiply-adds of the matrix products of a step, forward and twice that backward, and of attention's scores and weighted
+/// FLOPs of the linear layers of a step, forward and twice that backward, and of attention's scores and weighted
 /// sums over all T x T pairs (the usual convention; the causal half is not subtracted).
 double step_flops(const Plan<float>& plan, const DecoderSpec& s) {
   const double tokens = static_cast<double>(plan.options().batch * plan.options().block);
@@ -120,13 +119,17 @@ class StepBench {
 };
 
 double peer_ms(const std::string& command) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  FILE* pipe = popen(command.c_str(), "r");
   if (!pipe) fail("the peer '{}' cannot be started", command);
   std::string text;
   std::array<char, 4096> buffer;
-  while (std::fgets(buffer.data(), buffer.size(), pipe.get())) text = buffer.data();  // the last line
+  while (std::fgets(buffer.data(), buffer.size(), pipe)) text = buffer.data();  // the last line
+  if (pclose(pipe) != 0) fail("the peer '{}' failed; run it by itself to see why", command);
+  if (text.empty()) fail("the peer '{}' printed nothing; its last line must be {{\"ms_per_step\": x}}", command);
   const Json j = Json::parse(text, "the peer's last line");
-  return j.at("ms_per_step", "the peer's last line").as_double("ms_per_step");
+  const double ms = j.at("ms_per_step", "the peer's last line").as_double("ms_per_step");
+  if (!(ms > 0 && ms < 1e9)) fail("the peer '{}' says that a step takes {} ms", command, ms);
+  return ms;
 }
 
 int bench_layers(const Flags& f, const Config& base, ThreadPool& pool) {
@@ -150,7 +153,11 @@ int bench_layers(const Flags& f, const Config& base, ThreadPool& pool) {
                  best * 1e3 / static_cast<double>(c.model.n_layer), b.flops() / best / 1e9);
     rows.push_back(row);
   }
-  if (f.json) fmt::print("{}\n", rows.dump());
+  if (f.json) {
+    Json j = Json::object();
+    j["layers"] = rows;
+    fmt::print("{}\n", j.dump());
+  }
   return 0;
 }
 
@@ -162,6 +169,7 @@ int bench_command(const Flags& f) {
   rest.args.clear();
   const Config config = resolve_config(config_of(rest));
   ThreadPool pool(static_cast<int>(config.train.threads));
+  if (!f.layers.empty() && !f.peer.empty()) bad_input("--peer and --layers are two benchmarks; give one of them");
   if (!f.layers.empty()) return bench_layers(f, config, pool);
 
   StepBench bench(config, pool);

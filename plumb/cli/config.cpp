@@ -1,4 +1,4 @@
-// plumb config: the resolved config as TOML, or config and spec as JSON.
+// plumb config: the config as a commented TOML file to be edited, or the resolved config and spec as JSON.
 #include "plumb/config/config.h"
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 namespace plumb::cli {
 
 int config_command(const Flags& f) {
-  const Config config = resolve_config(config_of(f));
+  const Config given = config_of(f), config = resolve_config(given);
   const DecoderSpec spec = spec_from_config(config, config.data.vocab_size);
   check_spec(spec, Components{});
   if (f.json) {
@@ -20,7 +20,7 @@ int config_command(const Flags& f) {
     fmt::print("{}\n", j.dump());
     return 0;
   }
-  fmt::print("{}", dump_toml(config, true));
+  fmt::print("{}", dump_toml(given, true));
   return 0;
 }
 

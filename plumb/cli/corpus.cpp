@@ -11,14 +11,18 @@
 
 namespace plumb::cli {
 
+Corpus open_corpus(const std::string& name, bool quiet) {
+  return load_corpus(name, {}, [&](std::string_view s) {
+    if (!quiet) fmt::print(stderr, "{}\n", s);
+  });
+}
+
 int corpus_command(const Flags& f) {
   if (f.args.size() != 1) bad_input("name one corpus: `plumb corpus tang`, or a UTF-8 text file");
   Flags rest = f;
   rest.args.clear();
   Config config = config_of(rest);
-  const Corpus c = load_corpus(f.args.front(), default_cache_dir(), [&](std::string_view s) {
-    if (!f.quiet) fmt::print(stderr, "{}\n", s);
-  });
+  const Corpus c = open_corpus(f.args.front(), f.quiet);
   const CharTokenizer tokenizer(c.text, config.data.vocab_size);
   const auto tokens = tokenizer.encode(c.text);
   const Split split = split_tokens(tokens, config.data.split, config.model.block_size);

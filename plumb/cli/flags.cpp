@@ -1,9 +1,11 @@
 #include "plumb/cli/flags.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 
 #include "plumb/base/error.h"
+#include "plumb/base/text.h"
 #include "plumb/version.h"
 
 namespace plumb::cli {
@@ -26,7 +28,7 @@ constexpr Command commands[] = {
      "WHAT", "step", bench_command},
     {"corpus", "Fetches a corpus, keeps it, and says what is in it.", "plumb corpus tang\n  plumb corpus book.txt", "NAME",
      "tang, or a UTF-8 text file", corpus_command},
-    {"config", "Prints the resolved config with every key explained, and the model that it describes.",
+    {"config", "Prints every key with its meaning as a file to edit; with --json the resolved config and the model.",
      "plumb config > my.toml\n  plumb config my.toml --set model.norm=rms", "CONFIG",
      "a TOML file; without one, the defaults", config_command},
 };
@@ -60,6 +62,10 @@ int run(int argc, char** argv) {
   app.footer("Example:\n  plumb train --set train.steps=100\nEach command has --help with its own example.");
   app.require_subcommand(1);
   for (const Command& c : commands) add_options(*app.add_subcommand(c.name, c.does), c, f);
+  std::vector<std::string> known;
+  for (const Command& c : commands) known.emplace_back(c.name);
+  if (argc > 1 && argv[1][0] != '-' && std::ranges::find(known, argv[1]) == known.end())
+    bad_input("{}", unknown_name("command", argv[1], known));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "plumb/config/config.h"
+#include "plumb/data/text_corpus.h"
 
 namespace plumb::cli {
 
@@ -27,6 +28,9 @@ int run(int argc, char** argv);
 
 /// The config of a command: the file named by the first argument, if any, then every --set.
 Config config_of(const Flags&);
+
+/// The corpus of that name, or a text file; what takes long is said on standard error.
+Corpus open_corpus(const std::string& name, bool quiet);
 
 /// The commands, one file each. Each returns the exit status.
 int train_command(const Flags&);

@@ -9,7 +9,7 @@ volatile std::sig_atomic_t asked = 0;
 }
 
 void listen_for_interrupts() {
-  for (const int signal : {SIGINT, SIGTERM})
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
     std::signal(signal, [](int which) {
       asked = 1;
       std::signal(which, SIG_DFL);

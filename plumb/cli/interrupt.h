@@ -3,7 +3,7 @@
 
 namespace plumb::cli {
 
-/// Starts listening for SIGINT and SIGTERM.
+/// Starts listening for SIGINT, SIGTERM and SIGHUP.
 void listen_for_interrupts();
 bool interrupted();
 

@@ -12,7 +12,9 @@
 #include "plumb/base/json.h"
 #include "plumb/cli/flags.h"
 #include "plumb/cli/interrupt.h"
+#include "plumb/model/decoder.h"
 #include "plumb/probe/probe.h"
+#include "plumb/spec/from_config.h"
 
 namespace plumb::cli {
 namespace {
@@ -69,9 +71,10 @@ Json answer(const TrainResult& r) {
   Json j = Json::object();
   j["run"] = r.run;
   j["steps"] = r.steps;
-  j["initial_loss"] = r.initial_loss;
-  j["train_loss"] = r.train_loss;
-  j["val_loss"] = r.val_loss;
+  const bool any = r.steps > 0, done = r.status == "done";
+  j["initial_loss"] = any ? Json(r.initial_loss) : Json();
+  j["train_loss"] = any ? Json(r.train_loss) : Json();
+  j["val_loss"] = done ? Json(r.val_loss) : Json();
   Json b = Json::object();
   b["uniform"] = r.baselines.uniform;
   b["unigram"] = r.baselines.unigram;
@@ -88,11 +91,9 @@ Json answer(const TrainResult& r) {
 int train_command(const Flags& f) {
   const Config config = config_of(f);
   const std::string out = f.out.empty() ? new_run_folder() : f.out;
-  if (std::filesystem::exists(std::filesystem::path(out) / "trace.jsonl"))
-    bad_input("{} already holds a run; name another folder with --out", out);
-  const Corpus corpus = load_corpus(config.data.corpus, default_cache_dir(), [&](std::string_view s) {
-    if (!f.quiet) fmt::print(stderr, "{}\n", s);
-  });
+  // Before a corpus is fetched: the vocabulary is only known after it, but every name and combination is.
+  check_spec(spec_from_config(config, config.data.vocab_size), Components{});
+  const Corpus corpus = open_corpus(config.data.corpus, f.quiet);
 
   std::vector<std::unique_ptr<Probe>> probes;
   auto make_probes = [&](const DecoderSpec& s) {
@@ -122,8 +123,8 @@ int train_command(const Flags& f) {
     if (r.status == "interrupted")
       fmt::print(stderr, "\ninterrupted after {} steps; the checkpoint is in {}\n", r.steps, r.run);
     if (r.status == "non_finite")
-      fmt::print(stderr, "plumb: stopped at step {}, before its update: {}; lower train.lr, lengthen train.warmup, or look "
-                 "at {}/trace.jsonl\n", r.steps, r.reason, r.run);
+      fmt::print(stderr, "plumb: stopped at step {}, before its update: {}; {}, or look at {}/trace.jsonl\n", r.steps, r.reason,
+                 r.steps == 0 ? "check init.std and model.norm_eps" : "lower train.lr, lengthen train.warmup", r.run);
   }
   return r.status == "done" ? 0 : r.status == "interrupted" ? 130 : 4;
 }

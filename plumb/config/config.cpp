@@ -189,7 +189,10 @@ std::string dump_toml(const Config& config, bool commented) {
     const FieldValue value = field.get(config), usual = field.get(defaults);
     const bool unset = value.index() == 0;
     if (unset && !commented) continue;
-    const std::string line = fmt::format("{}{} = {}", unset ? "# " : "", field.key, field_text(value));
+    // In a file to be edited a key that nobody gave is a comment: written out it would count as given, and contradict
+    // what another key implies once that one is changed.
+    const bool silent = unset || (commented && !config.given(fmt::format("{}.{}", section, field.key)) && value == usual);
+    const std::string line = fmt::format("{}{} = {}", silent ? "# " : "", field.key, field_text(value));
     if (!commented) {
       out += line + "\n";
       continue;
@@ -222,7 +225,7 @@ Config config_from_json(const Json& json, std::string_view name) {
 std::string config_markdown() {
   std::string out =
       "# The config\n\n"
-      "A run's config is TOML. Every key is optional; `plumb init` writes a commented file, and `--set "
+      "A run's config is TOML. Every key is optional; `plumb config` prints a commented file, and `--set "
       "section.key=value` changes a\n"
       "key on the command line. This page is made from the table that reads the config "
       "(`plumb/config/fields.cpp`).\n";

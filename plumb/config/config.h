@@ -115,7 +115,8 @@ Config load_config(const std::filesystem::path& path);
 void set_value(Config& config, std::string_view assignment);
 
 /// The config as TOML that parse_config reads back to the same values (places aside). `commented` adds each
-/// key's help, marks those that differ from the default, and shows unset optional keys as comments.
+/// key's help, marks those that differ from
+/// the default, and writes keys that nobody gave as comments.
 std::string dump_toml(const Config& config, bool commented);
 
 /// {"model": {…, "attention": {…}, "ffn": {…}}, "init": {…}, …}; unset optional keys are left out.

@@ -6,7 +6,7 @@ namespace {
 
 using Rows = std::vector<Field<Config>>;
 
-// Upper bounds keep every product of sizes inside 64 bits; no machine reaches them.
+// No machine reaches these; products of sizes are checked where they are formed (check_spec, the plan).
 constexpr double max_size = 1 << 20;
 
 void add_model(Rows& rows) {
@@ -95,14 +95,15 @@ void add_train(Rows& rows) {
       "decoupled, times lr; never on norms, biases, or fewer than two dims");
   row("beta1", &T::beta1, half_open(0, 1), "decay of the first moment");
   row("beta2", &T::beta2, half_open(0, 1), "decay of the second moment");
-  row("adam_eps", &T::adam_eps, at_least(0), "added to the root of the second moment");
+  row("adam_eps", &T::adam_eps, at_least(1e-30),
+      "added to the root of the second moment; not 0, which a gradient of exactly 0 would divide by");
   row("grad_clip", &T::grad_clip, at_least(0), "largest gradient norm; 0: no clipping");
   row("seed", &T::seed, at_least(0), "seed of initialisation and data order");
   row("precision", &T::precision, one_of({"fp32"}), "number format of the computation");
   row("threads", &T::threads, between(0, 1024),
       "worker threads; 0: all processors (the bits are the same for any number)");
   row("recompute", &T::recompute, between(0, 4096),
-      "blocks whose activations are computed again in the backward pass");
+      "0: keep all activations; k: keep only what enters every k blocks, and compute the rest again in backward");
   row("eval_every", &T::eval_every, between(0, 1e12), "steps between validation losses; 0: only at the end");
   row("checkpoint_every", &T::checkpoint_every, between(0, 1e12),
       "steps between checkpoints; 0: only at the end");

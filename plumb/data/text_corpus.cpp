@@ -143,7 +143,9 @@ Corpus load_corpus(std::string_view name_or_path, const fs::path& cache_dir, con
   if (!tang && !fs::exists(fs::path(name_or_path), ignored))
     bad_input("there is no corpus '{}': neither a file nor a known name ({}); correct data.corpus",
               name_or_path, tang_name);
-  const std::string bytes = tang ? load_tang(cache_dir, progress) : read_file(fs::path(name_or_path));
+  constexpr std::uint64_t largest = std::uint64_t{1} << 30;
+  const std::string bytes = tang ? load_tang(cache_dir.empty() ? default_cache_dir() : cache_dir, progress)
+                                 : read_file(fs::path(name_or_path), largest);
   if (bytes.empty()) bad_input("the corpus {} is empty; choose a file with text", name_or_path);
   return {std::string(name_or_path), utf8_decode(bytes, fmt::format("the corpus {}", name_or_path)),
           sha256_hex(bytes)};

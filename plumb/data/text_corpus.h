@@ -23,7 +23,7 @@ std::filesystem::path default_cache_dir();
 /// `tang`: the first 4,003 poems of the npm package chinese-poetry 2.0.1 (its files poet.tang.*.json in
 /// numeric order, a poem's paragraphs joined, a newline between poems: 241,762 characters), fetched on first
 /// use and kept in `cache_dir`. Anything else is the path of a UTF-8 text file. bad_input for a missing or
-/// empty file and for bad UTF-8 (with the byte offset); fail() when fetching does not work, with what to do.
+/// empty file and for bad UTF-8 (with the byte offset); fail() when fetching does not work, with what to do. An empty `cache_dir` is the default one.
 Corpus load_corpus(std::string_view name_or_path, const std::filesystem::path& cache_dir,
                    const Progress& progress = {});
 

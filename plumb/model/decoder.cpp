@@ -83,8 +83,7 @@ class Decoder {
 
   Value branch(Builder<R>& b, Value x, const Site& at) {
     const std::string name = at.name();
-    if (place_.before) x = norm_->build(b, x, name + ".norm", at.layer);
-    b.point(name + ".norm", x);
+    if (place_.before) x = normed(b, x, at);
     x = at.sub == Sub::attention ? attention_->build(b, x, name, at.layer, context_) : ffn_->build(b, x, name, at.layer);
     if (place_.after_branch) x = norm_->build(b, x, name + ".norm_out", at.layer);
     return init_->after_branch(b, x, at);
@@ -92,8 +91,14 @@ class Decoder {
 
   Value write(Builder<R>& b, Value shortcut, Value branch, const Site& at) {
     Value stream = residual_->leave(b, shortcut, branch, at);
-    if (place_.after_add) stream = norm_->build(b, stream, at.name() + ".norm", at.layer);
+    if (place_.after_add) stream = normed(b, stream, at);
     return stream;
+  }
+
+  // The norm of a sub-layer, wherever its place is, with what it reads and makes as points.
+  Value normed(Builder<R>& b, Value x, const Site& at) {
+    b.point(at.name() + ".norm_in", x);
+    return b.point(at.name() + ".norm", norm_->build(b, x, at.name() + ".norm", at.layer));
   }
 
   Value block_of(Builder<R>& b, Value stream, int layer) {
@@ -140,6 +145,14 @@ void check_spec(const DecoderSpec& s, const Components& c) {
                                 {"d_head", s.d_head}, {"d_ff", s.d_ff}, {"block_size", s.block_size},
                                 {"vocab_size", s.vocab_size}})
     if (n < 1) bad_input("[spec] {} is {}; it must be at least 1", what, n);
+  // Sizes are products of these; far below 2^63 none of them wraps.
+  auto d = [](std::int64_t n) { return static_cast<double>(n); };
+  const double experts = s.ffn.kind == "moe" ? d(s.ffn.n_expert) : 1;
+  const double params = d(s.vocab_size) * d(s.d_model) + d(s.block_size) * d(s.d_model) +
+                        d(s.n_layer) * d(s.d_model) * (4 * d(s.n_head) * d(s.d_head) + 2 * experts * d(s.d_ff));
+  if (params > 1e11)
+    bad_input("[spec] the model would have about {:.1e} parameters, more than any machine this runs on can hold; lower d_model, "
+              "d_ff, n_layer or vocab_size", params);
   Decoder<float>(s, c);
 }
 
@@ -166,12 +179,12 @@ Plan<R> make_plan(const DecoderSpec& s, const Components& c, ParamStore<R>& stor
 
 ParamCounts count_params(const DecoderSpec& s, const ParamLayout& layout) {
   ParamCounts n;
+  std::int64_t experts = 0;
   for (const ParamInfo& p : layout.params) {
     const std::string& name = p.spec.name;
     const std::int64_t size = p.size();
     n.total += size;
-    const bool expert = name.find(".experts.") != std::string::npos;
-    n.active += expert ? size * s.ffn.top_k / s.ffn.n_expert : size;
+    if (name.find(".experts.") != std::string::npos) experts += size;
     switch (p.spec.role) {
       case Role::token_embed: n.embedding += size; break;
       case Role::pos_embed:
@@ -184,6 +197,7 @@ ParamCounts count_params(const DecoderSpec& s, const ParamLayout& layout) {
       default: (name.find(".attn.") != std::string::npos ? n.attention : n.ffn) += size;
     }
   }
+  n.active = n.total - experts + experts / s.ffn.n_expert * s.ffn.top_k;  // all experts are of one size
   return n;
 }
 

@@ -19,7 +19,7 @@ AdamW<R>::AdamW(const ParamLayout& layout, const AdamWSpec& s)
       v_(static_cast<std::size_t>(layout.n_param_elements) * sizeof(R)) {
   constexpr std::int64_t piece = 16384;
   for (const ParamInfo& p : layout.params) {
-    const double decay = p.spec.shape.dims.size() >= 2 ? s.weight_decay * p.rule.decay : 0;
+    const double decay = p.spec.shape.dims.size() >= 2 && decays(p.spec.role) ? s.weight_decay * p.rule.decay : 0;
     for (std::int64_t at = 0; at < p.size(); at += piece)
       pieces_.push_back({p.offset + at, std::min(piece, p.size() - at), p.rule.lr, decay});
   }

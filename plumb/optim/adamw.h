@@ -13,7 +13,7 @@ struct AdamWSpec {
 /// The clip coefficient min(1, clip / (norm + 1e-6)), 1 when clip is 0.
 double clip_scale(double grad_norm, double clip);
 
-/// Decay only for parameters with two dims or more. Each parameter's rule multiplies learning rate and decay.
+/// Decay only for parameters with two dims or more whose role decays. Each parameter's rule multiplies learning rate and decay.
 template <class R>
 class AdamW {
  public:

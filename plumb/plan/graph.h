@@ -24,7 +24,7 @@ struct Node {
   NodeSpec spec;
   std::vector<Value> out;
   bool once = false;
-  int segment = -1;            // recomputation unit: a block; -1: never recomputed
+  int segment = -1;            // the block that it belongs to, for recomputation; -1: none
 };
 
 struct AuxLoss {

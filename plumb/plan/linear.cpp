@@ -5,9 +5,6 @@
 namespace plumb {
 namespace {
 
-// Smallest cut of a weight gradient that is worth a piece of its own when one shard runs on several threads.
-constexpr std::int64_t min_out_piece = 64;
-
 template <class R>
 bool adjacent(View<R> a, View<R> b) {
   return a.contiguous() && b.contiguous() && a.data + a.size() == b.data;
@@ -44,11 +41,16 @@ std::size_t LinearOp<R>::prepare(const Run<R>& r, ProductCache<R>& products) {
                                            {.m = x.rows, .n = x.cols, .k = out, .lda = dy.stride, .ldb = w.stride,
                                             .ldc = dx.v.stride, .accumulate = i > 0 || !dx.overwrite},
                                            r.piece_rows()));
-    if (auto dw = r.din(1 + i))
-      bytes = std::max(bytes, p.dw.prepare(products,
-                                           {.m = out, .n = x.cols, .k = x.rows, .trans_a = true, .lda = dy.stride,
-                                            .ldb = x.stride, .ldc = dw.v.stride, .accumulate = !dw.overwrite},
-                                           one_shard ? min_out_piece : out));
+    if (auto dw = r.din(1 + i)) {
+      const ProductShape shape{.m = out, .n = x.cols, .k = x.rows, .trans_a = true, .lda = dy.stride,
+                               .ldb = x.stride, .ldc = dw.v.stride, .accumulate = !dw.overwrite};
+      if (one_shard) {
+        p.long_dw = std::make_shared<CutProduct<R>>(shape);
+        bytes = std::max(bytes, p.long_dw->scratch_bytes());
+      } else {
+        bytes = std::max(bytes, p.dw.prepare(products, shape, out));
+      }
+    }
   }
   return bytes;
 }
@@ -67,7 +69,13 @@ void LinearOp<R>::backward(Run<R>& r) const {
   for (std::size_t i = 0; i < parts(); ++i) {
     const Part& p = parts_[r.variant()][i];
     if (auto dx = r.din(0)) p.dx.run(r, r.dout(i).data, r.in(1 + i).data, nullptr, dx.v.data);
-    if (auto dw = r.din(1 + i)) p.dw.run(r, r.dout(i).data, x.data, nullptr, dw.v.data);
+    if (auto dw = r.din(1 + i)) {
+      if (p.long_dw)
+        p.long_dw->run(r.dout(i).data, x.data, nullptr, dw.v.data, r.scratch(),
+                       [&r](std::int64_t n, const auto& piece) { r.parallel(n, piece); });
+      else
+        p.dw.run(r, r.dout(i).data, x.data, nullptr, dw.v.data);
+    }
   }
   if (bias_)
     for (std::size_t i = 0; i < n_; ++i) column_sums(r.dout(i), r.din(1 + n_ + i));

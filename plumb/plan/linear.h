@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <memory>
 #include <vector>
 
 #include "plumb/kernel/matmul.h"
@@ -81,6 +82,7 @@ class LinearOp final : public Op<R> {
  private:
   struct Part {
     CutRows<R> forward, dx, dw;
+    std::shared_ptr<const CutProduct<R>> long_dw;  // of one shard that several threads share: its k is the whole batch
   };
   std::size_t parts() const { return fused_ ? 1 : n_; }
   std::size_t n_;

@@ -53,7 +53,7 @@ class Run {
   /// A side result of forward; data == nullptr: nobody asked.
   View<R> stat(std::size_t i) const { return observed_ ? view(b_->stat[i]) : View<R>{}; }
   /// As many bytes as `prepare` asked for; of the calling thread, so pieces of `parallel` may each use it.
-  void* scratch() const { return scratch_[ThreadPool::worker()]; }
+  void* scratch() const { return scratch_[workers_->worker()]; }
 
   std::span<const std::int32_t> tokens() const { return tokens_; }
   std::span<const std::int32_t> targets() const { return targets_; }
@@ -97,6 +97,7 @@ class Run {
   std::int64_t n_seq_ = 0, step_ = 0, first_sample_ = 0, piece_rows_ = 512;
   std::size_t variant_ = 0;
   std::byte* const* scratch_ = nullptr;   // one a worker
+  const ThreadPool* workers_ = nullptr;
   ThreadPool* pool_ = nullptr;            // of a plan that runs one shard
 };
 

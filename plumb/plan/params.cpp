@@ -9,27 +9,16 @@
 
 namespace plumb {
 
-std::string_view role_name(Role r) {
+bool decays(Role r) {
   switch (r) {
-    case Role::token_embed: return "token_embed";
-    case Role::pos_embed: return "pos_embed";
-    case Role::q: return "q";
-    case Role::k: return "k";
-    case Role::v: return "v";
-    case Role::attn_out: return "attn_out";
-    case Role::ffn_in: return "ffn_in";
-    case Role::ffn_gate: return "ffn_gate";
-    case Role::ffn_out: return "ffn_out";
-    case Role::router: return "router";
-    case Role::readout: return "readout";
-    case Role::bias: return "bias";
-    case Role::norm_gain: return "norm_gain";
-    case Role::norm_bias: return "norm_bias";
-    case Role::residual_gain: return "residual_gain";
-    case Role::score_bias: return "score_bias";
-    case Role::scalar: return "scalar";
+    case Role::bias:
+    case Role::norm_gain:
+    case Role::norm_bias:
+    case Role::residual_gain:
+    case Role::score_bias:
+    case Role::scalar: return false;
+    default: return true;
   }
-  return "?";
 }
 
 std::int64_t ParamLayout::count() const {

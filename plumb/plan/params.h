@@ -16,7 +16,8 @@ enum class Role : std::uint8_t {
   token_embed, pos_embed, q, k, v, attn_out, ffn_in, ffn_gate, ffn_out, router, readout,
   bias, norm_gain, norm_bias, residual_gain, score_bias, scalar
 };
-std::string_view role_name(Role);
+/// Is weight decay right for it? Never for norms, biases and other gains, whatever their shape.
+bool decays(Role);
 
 /// Everything that init, optimiser, checkpoint and import may know about a parameter; never a suffix of its name.
 struct ParamSpec {

@@ -59,7 +59,7 @@ struct Plan<R>::Impl {
   Run<R> make_run(std::int64_t shard) {
     Run<R> r;
     r.base_[static_cast<std::size_t>(Space::arena)] =
-        reinterpret_cast<R*>(arena.data() + static_cast<std::size_t>(ThreadPool::worker()) * arena_bytes);
+        reinterpret_cast<R*>(arena.data() + static_cast<std::size_t>(pool->worker()) * arena_bytes);
     r.base_[static_cast<std::size_t>(Space::param)] = store->values().data();
     r.base_[static_cast<std::size_t>(Space::state)] = store->states().data();
     r.base_[static_cast<std::size_t>(Space::once)] = once.as<R>();
@@ -79,6 +79,7 @@ struct Plan<R>::Impl {
     r.first_sample_ = key.first_sample + shard * s.sequences;
     r.piece_rows_ = one_shard ? o.shard_tokens : r.n_seq_ * o.block + 1;
     r.scratch_ = scratch_of.data();
+    r.workers_ = pool;
     r.pool_ = one_shard ? pool : nullptr;
     return r;
   }
@@ -92,6 +93,7 @@ struct Plan<R>::Impl {
   void execute(const Step& e, Run<R>& r, std::int64_t shard) {
     const Node<R>& n = graph.nodes[static_cast<std::size_t>(e.node)];
     r.b_ = &e.b;
+    r.replay_ = replay || e.phase == Phase::reforward;
     const bool back = e.phase == Phase::backward;
     if (back) {
       for (const Binding& b : e.clear) clear(r.view(b));
@@ -107,7 +109,7 @@ struct Plan<R>::Impl {
     else
       n.op->forward(r);
     if (timing) {
-      const auto w = static_cast<std::size_t>(ThreadPool::worker());
+      const auto w = static_cast<std::size_t>(pool->worker());
       seconds[(w * graph.nodes.size() + static_cast<std::size_t>(e.node)) * 2 + (back ? 1 : 0)] += now_s() - t;
     }
     if (back) return;
@@ -118,9 +120,10 @@ struct Plan<R>::Impl {
   }
 
   void look(const Step& e, Run<R>& r, std::int64_t shard) {
-    if (!r.observed_) return;
-    for (const Look& l : e.looks)
-      hooks[static_cast<std::size_t>(l.hook)]->at(l.name, l.dir, r.view(l.where), static_cast<int>(shard));
+    for (const Look& l : e.looks) {
+      Hook<R>& hook = *hooks[static_cast<std::size_t>(l.hook)];
+      if (r.observed_ || hook.rewrites()) hook.at(l.name, l.dir, r.view(l.where), static_cast<int>(shard));
+    }
   }
 
   void begin(std::span<const std::int32_t> xs, std::span<const std::int32_t> ys, CallKey k) {
@@ -143,6 +146,19 @@ struct Plan<R>::Impl {
   void merge_hooks() {
     if (observed)
       for (Hook<R>* h : hooks) h->merge(static_cast<int>(s.n_shard));
+  }
+
+  // Shards in waves, each with gradient memory of its own; `joined(done)` after each wave.
+  template <class F, class G>
+  void each_wave(const F& shard, const G& joined) {
+    for (std::int64_t from = 0; from < s.n_shard; from += TreeSum<R>::wave) {
+      const std::int64_t n = std::min(TreeSum<R>::wave, s.n_shard - from);
+      if (one_shard)
+        shard(0);  // not as a piece of the pool: its ops are
+      else
+        pool->run(n, [&](std::int64_t i) { shard(from + i); });
+      joined(from + n);
+    }
   }
 
   void run_once_forward() {
@@ -215,6 +231,9 @@ Plan<R>::Plan(GraphOf<R> graph, ParamStore<R>& store, const PlanOptions& o, Thre
   p.hooks.assign(hooks.begin(), hooks.end());
   if (!(store.layout() == p.graph.layout())) fail("[plan] the parameters belong to another model");
   p.s = make_schedule(p.graph, store.layout(), o, hooks);
+  if (static_cast<double>(p.s.arena) + static_cast<double>(p.s.leaf_grads) > 1e12)
+    bad_input("[plan] {:.1e} numbers a shard fit no machine; lower train.batch_size or model.block_size",
+              static_cast<double>(p.s.arena) + static_cast<double>(p.s.leaf_grads));
   p.one_shard = p.graph.cross_batch();
   p.shard_loss.resize(static_cast<std::size_t>(p.s.n_shard));
   p.shard_aux.resize(static_cast<std::size_t>(p.s.n_shard) * p.graph.aux.size());
@@ -257,7 +276,7 @@ void Plan<R>::observe(bool on) {
 template <class R>
 void Plan<R>::run_products_only() {
   Impl& p = *p_;
-  p.pool->run(p.s.n_shard, [&p](std::int64_t i) {
+  p.each_wave([&p](std::int64_t i) {
     Run<R> r = p.make_run(i);
     for (const Step& e : p.s.shard) {
       const Op<R>& op = *p.graph.nodes[static_cast<std::size_t>(e.node)].op;
@@ -265,7 +284,7 @@ void Plan<R>::run_products_only() {
       r.b_ = &e.b;
       e.phase == Phase::backward ? op.backward(r) : op.forward(r);
     }
-  });
+  }, [](std::int64_t) {});
 }
 
 template <class R>
@@ -293,14 +312,7 @@ LossResult Plan<R>::loss_and_grad(std::span<const std::int32_t> x, std::span<con
   p.begin(x, y, key);
   p.begin_hooks();
   p.run_once_forward();
-  for (std::int64_t from = 0; from < p.s.n_shard; from += TreeSum<R>::wave) {
-    const std::int64_t n = std::min(TreeSum<R>::wave, p.s.n_shard - from);
-    if (p.one_shard)
-      p.run_shard(0);
-    else
-      p.pool->run(n, [&p, from](std::int64_t i) { p.run_shard(from + i); });
-    p.sums.end_wave(from + n, *p.pool);
-  }
+  p.each_wave([&p](std::int64_t i) { p.run_shard(i); }, [&p](std::int64_t done) { p.sums.end_wave(done, *p.pool); });
   p.run_once_backward();
   p.merge_hooks();
   return p.result();

@@ -45,7 +45,8 @@ class Plan {
   const GraphOf<R>& graph() const;
   const Schedule& schedule() const;
 
-  /// Whether the hooks see the calls that follow (they do from the start): nothing else changes with it.
+  /// Whether the hooks see the calls that follow (they do from the start). Hooks that rewrite always
+  /// do.
   void observe(bool on);
 
   /// x, y: batch * block token ids and targets. Forward only.

@@ -87,7 +87,11 @@ class Scheduler {
     }
   }
 
-  bool recomputed(int segment) const { return o_.recompute > 0 && segment >= 0 && segment != last_segment_; }
+  // The recomputation unit of a node: `recompute` blocks; -1: never recomputed.
+  int segment(const Node<R>& n) const {
+    return o_.recompute > 0 && n.segment >= 0 ? n.segment / o_.recompute : -1;
+  }
+  bool recomputed(int segment) const { return segment >= 0 && segment != last_segment_; }
 
   void order() {
     std::vector<int> shard_nodes;
@@ -95,16 +99,16 @@ class Scheduler {
       if (g_.nodes[i].once) continue;
       shard_nodes.push_back(static_cast<int>(i));
       // The blocks that come last are still in memory when backward starts.
-      if (g_.nodes[i].segment >= 0) last_segment_ = g_.nodes[i].segment;
+      if (segment(g_.nodes[i]) >= 0) last_segment_ = segment(g_.nodes[i]);
     }
     for (int i : shard_nodes) order_.emplace_back(i, Phase::forward);
     s_.n_forward = order_.size();
     if (o_.mode == Mode::eval) return;
     for (std::size_t i = shard_nodes.size(); i > 0;) {
-      const int segment = node(shard_nodes[i - 1]).segment;
+      const int unit = segment(node(shard_nodes[i - 1]));
       std::size_t from = i;
-      while (from > 0 && node(shard_nodes[from - 1]).segment == segment) --from;
-      if (recomputed(segment))
+      while (from > 0 && segment(node(shard_nodes[from - 1])) == unit) --from;
+      if (recomputed(unit))
         for (std::size_t j = from; j < i; ++j) order_.emplace_back(shard_nodes[j], Phase::reforward);
       for (std::size_t j = i; j-- > from;)
         if (node_reached_[static_cast<std::size_t>(shard_nodes[j])]) order_.emplace_back(shard_nodes[j], Phase::backward);
@@ -190,11 +194,11 @@ class Scheduler {
   }
 
   // -- entries
-  // Does a node of `segment` read the recomputed instance of `v` in this phase?
-  bool reads_again(Value v, int segment, Phase phase) const {
+  // Does a node of unit `unit` read the recomputed instance of `v` in this phase?
+  bool reads_again(Value v, int unit, Phase phase) const {
     const ValueInfo& i = g_.at(v);
     if (phase == Phase::forward || i.kind != ValueKind::shard) return false;
-    return recomputed(segment) && node(i.node).segment == segment;
+    return recomputed(unit) && segment(node(i.node)) == unit;
   }
 
   void add_entry(int index, Phase phase) {
@@ -203,9 +207,9 @@ class Scheduler {
     e.node = index;
     e.phase = phase;
     const bool back = phase == Phase::backward;
-    const bool again = phase == Phase::reforward || (back && recomputed(n.segment));
+    const bool again = phase == Phase::reforward || (back && recomputed(segment(n)));
     for (Value v : n.spec.in)
-      e.b.in.push_back(back && !n.spec.backward_reads_in ? Binding{} : value(v, reads_again(v, n.segment, phase)));
+      e.b.in.push_back(back && !n.spec.backward_reads_in ? Binding{} : value(v, reads_again(v, segment(n), phase)));
     for (Value v : n.out)
       e.b.out.push_back(back && !n.spec.backward_reads_out ? Binding{} : value(v, again));
     for (std::size_t k = 0; k < n.spec.kept.size(); ++k) {

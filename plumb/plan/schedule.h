@@ -13,7 +13,6 @@ struct PlanOptions {
   std::int64_t batch = 32, block = 64;  // sequences of a call, positions of a sequence
   std::int64_t shard_tokens = 512;      // whole sequences, at least one
   int recompute = 0;                    // 0: keep activations; k: keep only the inputs of every k blocks
-  int threads = 0;                      // 0: all processors
 };
 
 enum class Phase : std::uint8_t { forward, reforward, backward };

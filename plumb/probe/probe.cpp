@@ -1,35 +1,29 @@
 #include "plumb/probe/probe.h"
 
 #include <charconv>
+#include <cmath>
 
-#include "plumb/kernel/rows.h"
 
 namespace plumb {
 
 void LayerMoments::add(int shard, std::size_t layer, View<const float> v) {
-  add(shard, layer, static_cast<double>(v.size()), sum(v), sum_squares(v));
+  parts_[static_cast<std::size_t>(shard) * n_layer_ + layer].merge(moments(v));
 }
 
 void LayerMoments::merge() {
   total_.assign(n_layer_, {});
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    Part& t = total_[i % n_layer_];
-    t.n += parts_[i].n, t.sum += parts_[i].sum, t.squares += parts_[i].squares;
-  }
+  for (std::size_t i = 0; i < parts_.size(); ++i) total_[i % n_layer_].merge(parts_[i]);
 }
 
 std::vector<double> LayerMoments::mean() const {
   std::vector<double> v;
-  for (const Part& p : total_) v.push_back(p.sum / p.n);
+  for (const Moments& m : total_) v.push_back(m.count ? m.mean : std::nan(""));
   return v;
 }
 
 std::vector<double> LayerMoments::std() const {
   std::vector<double> v;
-  for (const Part& p : total_) {
-    const double m = p.sum / p.n, var = p.squares / p.n - m * m;
-    v.push_back(std::sqrt(var < 0 ? 0 : var));  // rounding may leave −1e-17; a NaN stays
-  }
+  for (const Moments& m : total_) v.push_back(m.std());
   return v;
 }
 

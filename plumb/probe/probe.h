@@ -1,10 +1,10 @@
 // Probes: hooks that turn what they see into numbers of a trace row. One probe a file.
 #pragma once
-#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "plumb/kernel/measure.h"
 #include "plumb/plan/hook.h"
 #include "plumb/spec/spec.h"
 #include "plumb/trace/trace.h"
@@ -28,10 +28,6 @@ class LayerMoments {
  public:
   explicit LayerMoments(std::int64_t n_layer) : n_layer_(static_cast<std::size_t>(n_layer)) {}
   void begin(int n_shard) { parts_.assign(static_cast<std::size_t>(n_shard) * n_layer_, {}); }
-  void add(int shard, std::size_t layer, double n, double sum, double sum_squares) {
-    Part& p = parts_[static_cast<std::size_t>(shard) * n_layer_ + layer];
-    p.n += n, p.sum += sum, p.squares += sum_squares;
-  }
   void add(int shard, std::size_t layer, View<const float> v);
   void merge();
   /// Population standard deviation and mean over all elements of the call; NaN where nothing was seen.
@@ -39,11 +35,8 @@ class LayerMoments {
   std::vector<double> mean() const;
 
  private:
-  struct Part {
-    double n = 0, sum = 0, squares = 0;
-  };
   std::size_t n_layer_;
-  std::vector<Part> parts_, total_;
+  std::vector<Moments> parts_, total_;
 };
 
 /// The layer of a point "blocks.{i}<suffix>", or -1.

@@ -108,7 +108,6 @@ const std::vector<Implication>& implications() {
       {"model.residual", "nf", "model.norm", "none"s, "NF blocks replace the norms"},
       {"model.residual", "nf", "model.weight_param", "scaled_ws"s,
        "NF blocks rely on scaled weight standardisation"},
-      {"model.residual", "deepnorm", "model.placement", "post"s, "DeepNorm is defined for Post-LN"},
       {"model.position", "t5", "model.attention.scale", "none"s, "T5 puts the scale into its initialisation"},
   };
   return all;

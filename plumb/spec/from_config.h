@@ -22,7 +22,6 @@ const std::vector<Field<DecoderSpec>>& spec_fields();
 /// - residual "rezero" implies norm "none" (Bachlechner et al. 2020); "nf" implies norm "none" and
 ///   weight_param "scaled_ws" (Brock et al. 2021);
 /// - position "t5" implies attention scale "none" (Raffel et al. 2020);
-/// - residual "deepnorm" implies placement "post" (Wang et al. 2022).
 ///
 /// bad_input when a given value contradicts an implied one, with the reason and file:line, and when d_model
 /// is not divisible by n_head (and no d_head is given).

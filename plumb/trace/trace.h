@@ -51,6 +51,7 @@ struct Metric {
 
 inline constexpr std::array trace_metrics{
     Metric{"loss", false, "nats/token", "mean training loss of the step's batch"},
+    Metric{"cross_entropy", false, "nats/token", "the loss without auxiliary terms, where there are any"},
     Metric{"val_loss", false, "nats/token", "loss over the whole validation split"},
     Metric{"lr", false, "-", "learning rate of the update that follows"},
     Metric{"grad_norm", false, "-", "L2 norm of all gradients of the mean loss, before clipping"},

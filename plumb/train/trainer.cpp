@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <deque>
 #include <memory>
 
@@ -62,8 +63,10 @@ class Trainer {
   }
 
   TrainResult run() {
+    refuse_used_folder();
     if (events_.start) events_.start(start());
     make_dirs(out_);
+    claim_folder();
     write_file_atomic(out_ / "config.toml", dump_toml(config_, false));
     auto trace = TraceWriter::create(out_ / "trace.jsonl", {std::string("plumb ") + std::string(kVersion), config_to_json(config_)});
     write_facts(trace);
@@ -80,8 +83,15 @@ class Trainer {
       if (!one_step(trace, r)) break;
     }
     r.steps = step_;
-    if (r.status != "non_finite") save();
+    save();  // of a run that stopped on a non-finite value too: its parameters are from before that step
     if (r.status == "done" && !validated_) r.val_loss = validate();
+    if (r.status == "done" && !std::isfinite(r.val_loss)) {
+      const auto bad = eval_.first_non_finite(eval_x_, eval_y_, {step_, 0});
+      r.status = "non_finite";
+      r.reason = "the validation loss after the last update is " + fmt::format("{}", r.val_loss) +
+                 (bad ? "; the first tensor that is not finite is " + bad->tensor : std::string());
+      trace.fact({"non_finite", r.reason});
+    }
     for (double l : last_) r.train_loss += l / static_cast<double>(last_.size());
     r.tokens_per_s = tokens_per_s();
     r.params_hash = store_.hash();
@@ -90,6 +100,27 @@ class Trainer {
   }
 
  private:
+  void refuse_used_folder() const {
+    std::error_code error;
+    const fs::file_status status = fs::symlink_status(out_, error);
+    if (status.type() == fs::file_type::not_found) return;
+    if (error) bad_input("{} cannot be a run folder: {}; name another with --out", out_.string(), error.message());
+    if (!fs::is_directory(out_, error))
+      bad_input("{} is not a folder; name a folder for the run with --out", out_.string());
+    for (fs::directory_iterator it(out_, error), end; !error && it != end; it.increment(error)) {
+      const std::string name = it->path().filename().string();
+      if (name == "trace.jsonl" || name.starts_with("checkpoint-"))
+        bad_input("{} already holds a run; name another folder with --out", out_.string());
+    }
+  }
+
+  // Of two runs that start in one folder at the same moment only one may go on.
+  void claim_folder() const {
+    std::FILE* f = std::fopen((out_ / "trace.jsonl").c_str(), "wx");
+    if (!f) bad_input("{} already holds a run, or cannot be written; name another folder with --out", out_.string());
+    std::fclose(f);
+  }
+
   PlanOptions options(Mode mode, std::int64_t batch) const {
     return {.mode = mode,
             .batch = batch,
@@ -123,7 +154,7 @@ class Trainer {
     if (plan_.graph().cross_batch())
       s.remarks.push_back("an op works across the batch: one shard, its ops shared by the threads");
     if (plan_.graph().sees_future())
-      s.remarks.push_back("the norm pools over positions: each position sees the future, in training and in its score");
+      s.remarks.push_back("the norm pools over positions: each position sees the future while training");
     return s;
   }
 
@@ -141,7 +172,7 @@ class Trainer {
 
   // False: the run ends here.
   bool one_step(TraceWriter& trace, TrainResult& r) {
-    const bool probed = !hooks_.empty() && step_ % config_.probe.every == 0;
+    const bool probed = !hooks_.empty() && config_.probe.every > 0 && step_ % config_.probe.every == 0;
     plan_.observe(probed);
     windows_.fill(step_, 0, x_, y_);
     const double t0 = now_s();

@@ -42,7 +42,6 @@ struct TrainEvents {
   std::function<void(const StepReport&)> step;
   std::function<void(StepRow&)> probe;       // adds what the hooks measured to a trace row
   std::function<bool()> interrupted;         // asked before each step: true writes a checkpoint and stops
-  std::function<void(std::string_view)> say;
 };
 
 struct TrainResult {

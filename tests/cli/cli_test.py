@@ -49,10 +49,10 @@ class BadInput(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             short = pathlib.Path(folder, "short.txt")
             short.write_text("abc")
-            self.refused("64", "--set", f"data.corpus={short}")
+            self.refused("block", "--set", f"data.corpus={short}")
             broken = pathlib.Path(folder, "broken.txt")
             broken.write_bytes(b"good \xff bad" * 100)
-            self.refused("5", "--set", f"data.corpus={broken}")
+            self.refused("offset 5 belongs to no character", "--set", f"data.corpus={broken}")
             empty = pathlib.Path(folder, "empty.txt")
             empty.write_bytes(b"")
             self.refused("empty", "--set", f"data.corpus={empty}")
@@ -85,7 +85,7 @@ class Train(unittest.TestCase):
 
     def test_ctrl_c_leaves_a_checkpoint(self):
         with tempfile.TemporaryDirectory() as folder:
-            run = subprocess.Popen([PLUMB, "train", *SMALL, "--set", "train.steps=100000", "--out", f"{folder}/run"], cwd=ROOT,
+            run = subprocess.Popen([PLUMB, "train", *SMALL, "--set", "train.steps=100000", "--set", "train.checkpoint_every=0", "--out", f"{folder}/run"], cwd=ROOT,
                                    stderr=subprocess.PIPE, text=True)
             trace = pathlib.Path(folder, "run/trace.jsonl")
             deadline = time.time() + 60
@@ -96,6 +96,28 @@ class Train(unittest.TestCase):
             self.assertEqual(run.returncode, 130, words)
             self.assertIn("interrupted after", words)
             self.assertEqual(len(list(pathlib.Path(folder, "run").glob("checkpoint-*.safetensors"))), 1)
+
+    def test_a_last_update_that_breaks_the_model_is_not_success(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run = plumb("train", *SMALL, "--set", "train.steps=1", "--set", "train.lr=1e30", "--set", "train.warmup=0",
+                        "--out", f"{folder}/run", "--json", "--quiet")
+            self.assertEqual(run.returncode, 4, run.stderr)
+            self.assertIsNone(json.loads(run.stdout)["val_loss"])
+
+    def test_probes_can_be_off(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run = plumb("train", *SMALL, "--set", "probe.every=0", "--out", f"{folder}/run")
+            self.assertEqual(run.returncode, 0, run.stderr)
+
+    def test_a_used_folder_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "checkpoint-900.safetensors").write_text("somebody else's")
+            run = plumb("train", *SMALL, "--out", folder)
+            self.assertEqual(run.returncode, 2)
+            self.assertEqual(len(list(pathlib.Path(folder).iterdir())), 1)
+            file = pathlib.Path(folder, "a-file")
+            file.write_text("")
+            self.assertEqual(plumb("train", *SMALL, "--out", str(file)).returncode, 2)
 
     def test_non_finite_exits_4(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -119,6 +141,20 @@ class Answers(unittest.TestCase):
             self.assertEqual(again["config"]["model"]["norm"], "rms")
             self.assertEqual(again["config"]["train"]["lr"], 1e-3)
             self.assertEqual(again["spec"]["norm"], "rms")
+
+    def test_a_saved_config_follows_what_is_changed_in_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "c.toml")
+            text = plumb("config").stdout
+            path.write_text(text.replace("# n_head = 4", "n_head = 8").replace('# residual = "add"', 'residual = "rezero"'))
+            spec = json.loads(plumb("config", str(path), "--json").stdout)["spec"]
+            self.assertEqual((spec["n_head"], spec["d_head"], spec["norm"]), (8, 16, "none"))
+
+    def test_lost_output_is_a_failure(self):
+        with open("/dev/full", "w") as full:
+            run = subprocess.run([PLUMB, "params"], stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("standard output", run.stderr)
 
     def test_bench_step_answers_as_the_contract_says(self):
         run = plumb("bench", "step", "--rounds", "1", "--json", *SMALL)

@@ -62,10 +62,30 @@ TEST(Determinism, RecomputationChangesNothingButMemory) {
   EXPECT_LT(again.plan.schedule().arena, keep.plan.schedule().arena * 7 / 10);
 }
 
-TEST(Determinism, ALargeBatchIsItsShards) {
-  // 64 shards in waves of 8: the tree over shards does not know about waves or threads.
+TEST(Determinism, ManyWavesOfShardsOnAnyNumberOfThreads) {
+  // 66 shards in waves of 8: the tree over shards does not know about waves or threads.
   const PlanOptions many{.batch = 131, .block = 16, .shard_tokens = 32};
   EXPECT_EQ(hash_of(many, 1), hash_of(many, 4));
+}
+
+TEST(Determinism, RecomputationBySeveralBlocks) {
+  PlanOptions o = seven_shards;
+  std::string want;
+  for (const int k : {0, 1, 2, 4, 100}) {
+    o.recompute = k;
+    DecoderRig<float> rig(small_spec(6), o, 2);
+    rig.step();
+    if (want.empty()) want = rig.grad_hash();
+    EXPECT_EQ(rig.grad_hash(), want) << "recompute " << k;
+  }
+}
+
+TEST(Determinism, APlanInsideAnotherPoolsPiece) {
+  const std::string alone = hash_of(seven_shards, 1);
+  std::vector<std::string> inside(4);
+  ThreadPool outer(3);
+  outer.run(4, [&](std::int64_t i) { inside[static_cast<std::size_t>(i)] = hash_of(seven_shards, 1); });
+  for (const std::string& h : inside) EXPECT_EQ(h, alone);
 }
 
 TEST(Determinism, AnotherSeedGivesOtherBits) {

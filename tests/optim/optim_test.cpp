@@ -38,7 +38,7 @@ template <class R>
 void three_steps() {
   const test::Entry& e = reference("adamw_clip");
   ParamLayout layout;
-  layout.params = {{{.name = "decay", .shape = {{'C', 3}, {'F', 2}}}, {}, 0}, {{.name = "nodecay", .shape = {{'C', 2}}}, {}, 16}};
+  layout.params = {{{.name = "decay", .role = Role::q, .shape = {{'C', 3}, {'F', 2}}}, {}, 0}, {{.name = "nodecay", .shape = {{'C', 2}}}, {}, 16}};
   layout.n_param_elements = 32;
   ParamStore<R> store(layout, 0);
   auto put = [&](std::span<R> to, const std::string& decay, const std::string& nodecay) {

@@ -84,8 +84,6 @@ TEST(SpecFromConfig, ResidualRulesBringTheirSettings) {
   EXPECT_EQ(spec_of("[model]\nresidual = 'rezero'\n").norm, "none");
   EXPECT_EQ(spec_of("[model]\nresidual = 'nf'\n").norm, "none");
   EXPECT_EQ(spec_of("[model]\nresidual = 'nf'\n").weight_param, "scaled_ws");
-  EXPECT_EQ(spec_of("[model]\nresidual = 'deepnorm'\n").placement, "post");
-  EXPECT_FALSE(spec_of("[model]\nresidual = 'deepnorm'\n").final_norm);
   EXPECT_EQ(refusal("[model]\nresidual = 'nf'\nweight_param = 'plain'\n"),
             "model.weight_param = \"plain\" (run.toml:3) contradicts model.residual = \"nf\" (run.toml:2), "
             "which implies \"scaled_ws\": NF "
