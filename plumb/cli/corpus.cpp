@@ -17,6 +17,13 @@ Corpus open_corpus(const std::string& name, bool quiet) {
   });
 }
 
+Json baselines_json(const Baselines& b) {
+  Json j = Json::object();
+  j["uniform"] = b.uniform;
+  j["unigram"] = b.unigram;
+  return j;
+}
+
 int corpus_command(const Flags& f) {
   if (f.args.size() != 1) bad_input("name one corpus: `plumb corpus tang`, or a UTF-8 text file");
   Flags rest = f;
@@ -34,10 +41,7 @@ int corpus_command(const Flags& f) {
     j["sha256"] = c.sha256;
     j["vocab_size"] = tokenizer.vocab_size();
     j["coverage"] = tokenizer.coverage(c.text);
-    Json base = Json::object();
-    base["uniform"] = b.uniform;
-    base["unigram"] = b.unigram;
-    j["baselines"] = base;
+    j["baselines"] = baselines_json(b);
     fmt::print("{}\n", j.dump());
     return 0;
   }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "plumb/config/config.h"
+#include "plumb/data/baselines.h"
 #include "plumb/data/text_corpus.h"
 
 namespace plumb::cli {
@@ -19,6 +20,7 @@ struct Flags {
   int rounds = 5;
   std::string layers;              // "6,12,24,48"
   // train
+  std::string from;                // a run whose weights are the start
   bool no_probes = false;
 };
 
@@ -26,14 +28,19 @@ struct Flags {
 /// standard error and exit status 2.
 int run(int argc, char** argv);
 
-/// The config of a command: the file named by the first argument, if any, then every --set.
+/// The config of a command: the file named by the only argument, if any, then every --set.
 Config config_of(const Flags&);
+Config config_of(const std::string& file, const std::vector<std::string>& set);
+
+/// {"uniform": x, "unigram": x, …}
+Json baselines_json(const Baselines&);
 
 /// The corpus of that name, or a text file; what takes long is said on standard error.
 Corpus open_corpus(const std::string& name, bool quiet);
 
 /// The commands, one file each. Each returns the exit status.
 int train_command(const Flags&);
+int resume_command(const Flags&);
 int params_command(const Flags&);
 int bench_command(const Flags&);
 int corpus_command(const Flags&);

@@ -1,71 +1,32 @@
-// plumb train: progress for people, JSON for programs.
+// plumb train, plumb resume: progress for people, JSON for programs.
 #include "plumb/train/trainer.h"
 
 #include <fmt/chrono.h>
-#include <unistd.h>
 
-#include <chrono>
-#include <cmath>
 #include <ctime>
+#include <map>
+#include <set>
+#include <thread>
 
 #include "plumb/base/error.h"
 #include "plumb/base/json.h"
 #include "plumb/cli/flags.h"
 #include "plumb/cli/interrupt.h"
+#include "plumb/cli/live.h"
 #include "plumb/model/decoder.h"
-#include "plumb/probe/probe.h"
 #include "plumb/spec/from_config.h"
+#include "plumb/study/observe.h"
 
 namespace plumb::cli {
 namespace {
+namespace fs = std::filesystem;
 
 std::string new_run_folder() {
   const std::string id = fmt::format("runs/{:%Y%m%d-%H%M%S}", fmt::localtime(std::time(nullptr)));
   std::string name = id;
-  for (int n = 2; std::filesystem::exists(name); ++n) name = fmt::format("{}-{}", id, n);
+  for (int n = 2; fs::exists(name); ++n) name = fmt::format("{}-{}", id, n);
   return name;
 }
-
-std::string duration(double s) {
-  const auto n = static_cast<long>(std::lround(s));
-  return n < 60 ? fmt::format("{} s", n) : fmt::format("{} min {:02} s", n / 60, n % 60);
-}
-
-void print_start(const RunStart& s) {
-  const DecoderSpec& m = s.spec;
-  fmt::print(stderr, "{} layers, d_model {}, {} heads, d_ff {}, block {}: {:L} parameters; norm {}, placement {}, residual {}\n",
-             m.n_layer, m.d_model, m.n_head, m.d_ff, m.block_size, s.n_params, m.norm, m.placement, m.residual);
-  fmt::print(stderr, "{} characters, {} symbols cover {:.2f} %; {} tokens to train on, {} to validate\n", s.n_characters,
-             s.vocab_size, 100 * s.coverage, s.train_tokens, s.val_tokens);
-  fmt::print(stderr, "baselines on the validation split, nats: uniform {:.3f}, unigram {:.3f}\n", s.baselines.uniform,
-             s.baselines.unigram);
-  fmt::print(stderr, "{} threads, {} shards of {} sequences, {}, {:.0f} MB\n", s.threads, s.shards, s.sequences_a_shard,
-             s.target, static_cast<double>(s.bytes) / 1e6);
-  for (const std::string& r : s.remarks) fmt::print(stderr, "note: {}\n", r);
-  fmt::print(stderr, "run folder: {}\n", s.run);
-}
-
-/// One line that stays where it is on a terminal; a line now and then elsewhere.
-class ProgressLine {
- public:
-  void show(const StepReport& r) {
-    const bool last = r.step + 1 == r.steps;
-    const auto now = std::chrono::steady_clock::now();
-    if (tty_ ? now - shown_ < std::chrono::milliseconds(100) && !r.val_loss && !last
-             : r.step % 50 != 0 && !r.val_loss && !last)
-      return;
-    shown_ = now;
-    std::string line = fmt::format("step {:>5}/{}  loss {:.4f}  grad {:.2e}  lr {:.2e}  {:.0f} tokens/s  {} left", r.step,
-                                   r.steps, r.loss, r.grad_norm, r.lr, r.tokens_per_s, duration(r.seconds_left));
-    if (r.val_loss) line += fmt::format("  validation {:.4f}", *r.val_loss);
-    fmt::print(stderr, "{}{}{}", tty_ ? "\r\033[K" : "", line, tty_ && !r.val_loss && !last ? "" : "\n");
-    std::fflush(stderr);
-  }
-
- private:
-  bool tty_ = isatty(STDERR_FILENO) != 0;
-  std::chrono::steady_clock::time_point shown_{};
-};
 
 Json answer(const TrainResult& r) {
   Json j = Json::object();
@@ -75,58 +36,131 @@ Json answer(const TrainResult& r) {
   j["initial_loss"] = any ? Json(r.initial_loss) : Json();
   j["train_loss"] = any ? Json(r.train_loss) : Json();
   j["val_loss"] = done ? Json(r.val_loss) : Json();
-  Json b = Json::object();
-  b["uniform"] = r.baselines.uniform;
-  b["unigram"] = r.baselines.unigram;
-  j["baselines"] = b;
-  j["floor"] = nullptr;
+  j["baselines"] = baselines_json(r.baselines);
+  j["floor"] = r.floor ? Json(*r.floor) : Json();
   j["params_hash"] = r.params_hash;
   j["tokens_per_s"] = r.tokens_per_s;
   j["status"] = r.status;
   return j;
 }
 
+void print_end(const TrainResult& r, const std::string& name, bool quiet) {
+  const std::string who = name.empty() ? "" : name + ": ";
+  if (r.status == "done" && !quiet)
+    fmt::print(stderr, "{}done: validation {:.4f} ({}), {:.0f} tokens/s; {}\n", who, r.val_loss,
+               baseline_crossed(r.val_loss, r.baselines, r.floor), r.tokens_per_s, r.run);
+  if (r.status == "interrupted")
+    fmt::print(stderr, "{}interrupted after {} steps; go on with `plumb resume {}`\n", who, r.steps, r.run);
+  if (r.status == "non_finite")
+    fmt::print(stderr, "plumb: {}stopped at step {}, before its update: {}; {}, or look at {}/trace.jsonl\n", who, r.steps,
+               r.reason, r.steps == 0 ? "check init.std and model.norm_eps" : "lower train.lr, lengthen train.warmup", r.run);
+}
+
+/// A run of this command, and how it ended.
+struct Run {
+  std::string name;  // empty when it is the only one
+  TrainJob job;
+  const Corpus* corpus = nullptr;
+  TrainResult result;
+  std::exception_ptr error;
+};
+
+void train_one(Run& run, std::size_t i, const Flags& f, Live& live) {
+  std::optional<ProbeSet> probes;
+  TrainEvents events;
+  if (!f.no_probes)
+    events.observe = [&](const DecoderSpec& s) {
+      probes.emplace(s);
+      return observers_of(*probes);
+    };
+  if (!f.quiet) {
+    events.start = [&](const RunStart& s) { live.start(i, s); };
+    events.step = [&](const StepReport& r) { live.step(i, r); };
+    events.probed = [&](const StepRow& r) { live.probed(i, r); };
+  }
+  events.interrupted = interrupted;
+  try {
+    run.result = train(run.job, Components{}, *run.corpus, events);
+  } catch (...) {
+    run.error = std::current_exception();
+  }
+}
+
+int train_all(std::vector<Run>& runs, const Flags& f) {
+  std::map<std::string, Corpus> corpora;
+  for (Run& r : runs) {
+    const std::string& name = r.job.config.data.corpus;
+    if (!corpora.contains(name)) corpora.emplace(name, open_corpus(name, f.quiet));
+    r.corpus = &corpora.at(name);
+  }
+  std::vector<std::string> names;
+  for (const Run& r : runs) names.push_back(r.name);
+  Live live(names);
+  listen_for_interrupts();
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 1; i < runs.size(); ++i) threads.emplace_back([&, i] { train_one(runs[i], i, f, live); });
+    train_one(runs[0], 0, f, live);
+  }
+  live.close();
+
+  bool interrupted = false, bad = false;
+  Json all = Json::array();
+  for (const Run& r : runs) {
+    if (r.error) std::rethrow_exception(r.error);
+    interrupted |= r.result.status == "interrupted";
+    bad |= r.result.status == "non_finite";
+    print_end(r.result, r.name, f.quiet);
+    all.push_back(answer(r.result));
+  }
+  if (f.json && runs.size() == 1) fmt::print("{}\n", answer(runs[0].result).dump());
+  if (f.json && runs.size() > 1) {
+    Json j = Json::object();
+    j["runs"] = all;
+    fmt::print("{}\n", j.dump());
+  }
+  return interrupted ? 130 : bad ? 4 : 0;
+}
+
 }  // namespace
 
 int train_command(const Flags& f) {
-  const Config config = config_of(f);
   const std::string out = f.out.empty() ? new_run_folder() : f.out;
-  // Before a corpus is fetched: the vocabulary is only known after it, but every name and combination is.
-  check_spec(spec_from_config(config, config.data.vocab_size), Components{});
-  const Corpus corpus = open_corpus(config.data.corpus, f.quiet);
-
-  std::vector<std::unique_ptr<Probe>> probes;
-  auto make_probes = [&](const DecoderSpec& s) {
-    std::vector<Hook<float>*> hooks;
-    if (!f.no_probes)
-      for (const ProbeEntry& e : probe_table()) hooks.push_back(probes.emplace_back(e.make(s)).get());
-    return hooks;
-  };
-  ProgressLine line;
-  TrainEvents events;
-  if (!f.quiet) {
-    events.start = print_start;
-    events.step = [&](const StepReport& r) { line.show(r); };
+  std::vector<Run> runs;
+  std::vector<std::string> files = f.args;
+  if (files.empty()) files.emplace_back();
+  for (const std::string& file : files) {
+    Run r;
+    r.job.config = config_of(file, f.set);
+    r.job.from = f.from;
+    r.job.out = out;
+    if (files.size() > 1) {
+      r.name = fs::path(file).stem().string();
+      r.job.out = fs::path(out) / r.name;
+      for (const Run& other : runs)
+        if (other.name == r.name) bad_input("two of the configs are called '{}'; rename one, as a run is named after its config", r.name);
+      // Several runs share the processor.
+      TrainConfig& t = r.job.config.train;
+      const auto all = t.threads ? t.threads : static_cast<std::int64_t>(std::thread::hardware_concurrency());
+      t.threads = std::max<std::int64_t>(1, all / static_cast<std::int64_t>(files.size()));
+    }
+    // Before a corpus is fetched: the vocabulary is only known after it, but every name and combination is.
+    check_spec(spec_from_config(r.job.config, r.job.config.data.vocab_size), Components{});
+    runs.push_back(std::move(r));
   }
-  events.probe = [&](StepRow& row) {
-    for (const auto& p : probes) p->write(row);
-  };
-  events.interrupted = interrupted;
-  listen_for_interrupts();
+  return train_all(runs, f);
+}
 
-  const TrainResult r = train(config, Components{}, corpus, out, make_probes, events);
-  if (f.json) fmt::print("{}\n", answer(r).dump());
-  if (!f.quiet || r.status != "done") {
-    if (r.status == "done")
-      fmt::print(stderr, "done: validation {:.4f} (unigram {:.4f}), {:.0f} tokens/s; {}\n", r.val_loss,
-                 r.baselines.unigram, r.tokens_per_s, r.run);
-    if (r.status == "interrupted")
-      fmt::print(stderr, "\ninterrupted after {} steps; the checkpoint is in {}\n", r.steps, r.run);
-    if (r.status == "non_finite")
-      fmt::print(stderr, "plumb: stopped at step {}, before its update: {}; {}, or look at {}/trace.jsonl\n", r.steps, r.reason,
-                 r.steps == 0 ? "check init.std and model.norm_eps" : "lower train.lr, lengthen train.warmup", r.run);
+int resume_command(const Flags& f) {
+  if (f.args.empty()) bad_input("name the run to go on with: `plumb resume runs/…`; `plumb runs` lists them");
+  std::vector<Run> runs;
+  for (const std::string& folder : f.args) {
+    Run r;
+    if (f.args.size() > 1) r.name = fs::path(folder).filename().string();
+    r.job = resume_job(folder, f.set);
+    runs.push_back(std::move(r));
   }
-  return r.status == "done" ? 0 : r.status == "interrupted" ? 130 : 4;
+  return train_all(runs, f);
 }
 
 }  // namespace plumb::cli

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "plumb/base/role.h"
 #include "plumb/config/field.h"
 
 namespace plumb {
@@ -57,6 +58,7 @@ struct TrainConfig {
   std::int64_t warmup = 100;
   std::string schedule = "cosine";
   double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, adam_eps = 1e-8, grad_clip = 1.0;
+  ByRole lr_scale;  // [train.lr_scale]: times lr, by a parameter's role; 0 freezes
   std::int64_t seed = 0;
   std::string precision = "fp32";
   std::int64_t threads = 0, recompute = 0, eval_every = 200, checkpoint_every = 200, keep_checkpoints = 2;
@@ -67,6 +69,7 @@ struct DataConfig {
   std::string tokenizer = "char";
   std::int64_t vocab_size = 1200;
   double split = 0.9;
+  std::string rows = "window";
 };
 
 struct ProbeConfig {

@@ -110,6 +110,14 @@ void add_train(Rows& rows) {
   row("keep_checkpoints", &T::keep_checkpoints, between(1, 1e6), "newest checkpoints that are kept");
 }
 
+void add_lr_scale(Rows& rows) {
+  for (std::size_t i = 0; i < n_role; ++i)
+    rows.push_back(detail::make_field<Config>(
+        "train.lr_scale", std::string(role_names[i]), at_least(0),
+        "learning rate of these parameters, times this; 0 freezes them",
+        [i](auto& c) -> auto& { return c.train.lr_scale.values[i]; }));
+}
+
 void add_data(Rows& rows) {
   const auto row = [&](std::string key, auto member, FieldCheck check, std::string help) {
     rows.push_back(
@@ -121,6 +129,8 @@ void add_data(Rows& rows) {
   row("vocab_size", &D::vocab_size, between(2, 1 << 24),
       "at most this many tokens; the corpus may have fewer");
   row("split", &D::split, inside(0, 1), "share of the tokens, from the start, that is trained on");
+  row("rows", &D::rows, one_of({"window", "padded"}),
+      "window: block_size tokens from anywhere; padded: one line of the text a row, the rest masked");
 }
 
 void add_probe(Rows& rows) {
@@ -135,6 +145,7 @@ Rows all_rows() {
   add_ffn(rows);
   add_init(rows);
   add_train(rows);
+  add_lr_scale(rows);
   add_data(rows);
   add_probe(rows);
   return rows;

@@ -21,7 +21,7 @@ AdamW<R>::AdamW(const ParamLayout& layout, const AdamWSpec& s)
   for (const ParamInfo& p : layout.params) {
     const double decay = p.spec.shape.dims.size() >= 2 && decays(p.spec.role) ? s.weight_decay * p.rule.decay : 0;
     for (std::int64_t at = 0; at < p.size(); at += piece)
-      pieces_.push_back({p.offset + at, std::min(piece, p.size() - at), p.rule.lr, decay});
+      pieces_.push_back({p.offset + at, std::min(piece, p.size() - at), p.rule.lr * s.lr_scale[p.spec.role], decay});
   }
 }
 

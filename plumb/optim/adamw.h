@@ -8,6 +8,7 @@ namespace plumb {
 struct AdamWSpec {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
   double grad_clip = 1.0;  // 0: off
+  ByRole lr_scale = {};    // times lr (and so decay), by role; 0: frozen, though its gradient still counts in the norm
 };
 
 /// The clip coefficient min(1, clip / (norm + 1e-6)), 1 when clip is 0.

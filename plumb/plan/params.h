@@ -6,16 +6,13 @@
 #include <string_view>
 #include <vector>
 
+#include "plumb/base/role.h"
 #include "plumb/tensor/arena.h"
 #include "plumb/tensor/shape.h"
 #include "plumb/tensor/view.h"
 
 namespace plumb {
 
-enum class Role : std::uint8_t {
-  token_embed, pos_embed, q, k, v, attn_out, ffn_in, ffn_gate, ffn_out, router, readout,
-  bias, norm_gain, norm_bias, residual_gain, score_bias, scalar
-};
 /// Is weight decay right for it? Never for norms, biases and other gains, whatever their shape.
 bool decays(Role);
 

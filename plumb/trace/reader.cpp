@@ -156,7 +156,10 @@ std::size_t trace_keep_bytes(std::string_view text, std::string_view name, std::
       },
       [&](const Line& line, const Json& row, const std::string& kind, const std::string& place) {
         if (!line.ended) return;  // whole but for its newline: written again is safer than joined
-        if (kind == "step" && row.at("step", place).as_int(place + ": step") >= from_step) past = true;
+        if (kind == "step") {
+          const std::int64_t step = row.at("step", place).as_int(place + ": step");
+          if (step > from_step || (step == from_step && row.find("val_loss") == nullptr)) past = true;
+        }
         take(line);
       });
   return keep;

@@ -15,8 +15,8 @@ class TraceWriter {
   static TraceWriter create(const std::filesystem::path& path, const TraceHeader& header,
                             bool with_crc = true);
 
-  /// Goes on with an existing trace: cuts off a torn last line, and every row from the first step row with
-  /// step >= `from_step` on (a resumed run writes those again). bad_input when the file is no trace of this
+  /// Goes on with an existing trace: cuts off a torn last line, and every row that a run resumed from
+  /// `from_step` writes again (trace_keep_bytes). bad_input when the file is no trace of this
   /// schema.
   static TraceWriter resume(const std::filesystem::path& path, std::int64_t from_step, bool with_crc = true);
 

@@ -1,8 +1,8 @@
 #include "plumb/train/checkpoint.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
+#include <set>
 
 #include "plumb/base/error.h"
 #include "plumb/base/text.h"
@@ -48,6 +48,7 @@ CheckpointInfo info_of(const TensorFile& f) {
   i.tokenizer = Json::parse(get("tokenizer"), f.name);
   i.step = Json::parse(get("step"), f.name).as_int(f.name + ": step");
   i.target = get("target");
+  i.corpus_sha256 = get("corpus_sha256");
   return i;
 }
 
@@ -71,7 +72,8 @@ void save_checkpoint(const fs::path& path, const CheckpointInfo& i, const ParamS
                 {"spec", spec_to_json(i.spec).dump()},
                 {"tokenizer", i.tokenizer.dump()},
                 {"step", std::to_string(i.step)},
-                {"target", i.target}});
+                {"target", i.target},
+                {"corpus_sha256", i.corpus_sha256}});
 }
 
 CheckpointInfo load_checkpoint(const fs::path& path, ParamStore<float>& store, AdamW<float>& optim) {
@@ -93,20 +95,35 @@ CheckpointInfo load_checkpoint(const fs::path& path, ParamStore<float>& store, A
 
 CheckpointInfo read_checkpoint_info(const fs::path& path) { return info_of(load_tensors(path)); }
 
-std::string checkpoint_name(std::int64_t step) { return "checkpoint-" + std::to_string(step) + ".safetensors"; }
-
-void prune_checkpoints(const fs::path& run, std::int64_t keep) {
-  std::vector<std::pair<std::int64_t, fs::path>> found;
-  for (const auto& e : fs::directory_iterator(run)) {
-    const std::string name = e.path().filename().string();
-    std::int64_t step = 0;
-    if (!name.starts_with("checkpoint-")) continue;
-    const auto [end, error] = std::from_chars(name.data() + 11, name.data() + name.size(), step);
-    if (error == std::errc() && std::string_view(end) == ".safetensors") found.emplace_back(step, e.path());
+WeightsReport load_weights(const fs::path& path, ParamStore<float>& store) {
+  const TensorFile f = load_tensors(path);
+  info_of(f);  // refuses what is no checkpoint of ours
+  WeightsReport r;
+  std::vector<std::pair<View<float>, std::span<const float>>> copies;
+  auto want = [&](const std::string& name, const Shape& shape, View<float> v) {
+    const StoredTensor* t = f.find(name);
+    if (!t) return false;
+    if (t->shape != sizes(shape))
+      bad_input("{}: {} has shape {}, the new model's is {}; --from needs equal shapes for equal names", f.name, name,
+                text(t->shape), text(sizes(shape)));
+    copies.emplace_back(v, t->values<float>());
+    return true;
+  };
+  std::set<std::string, std::less<>> known;
+  for (const ParamInfo& p : store.layout().params) {
+    known.insert(p.spec.name);
+    if (want(p.spec.name, p.spec.shape, store.view(p)))
+      ++r.taken;
+    else
+      r.missing.push_back(p.spec.name);
   }
-  std::ranges::sort(found);
-  for (std::size_t i = 0; i + static_cast<std::size_t>(std::max<std::int64_t>(1, keep)) < found.size(); ++i)
-    fs::remove(found[i].second);
+  for (const StateInfo& s : store.layout().states)
+    if (s.spec.saved) want("state." + s.spec.name, s.spec.shape, store.view(s));
+  if (r.taken == 0) bad_input("{} shares no parameter with the new model; name a run of a similar model after --from", f.name);
+  for (const StoredTensor& t : f.tensors)
+    if (!t.name.starts_with("optim.") && !t.name.starts_with("state.") && !known.contains(t.name)) r.unused.push_back(t.name);
+  for (const auto& [to, from] : copies) std::ranges::copy(from, to.data);
+  return r;
 }
 
 }  // namespace plumb

@@ -16,6 +16,7 @@ struct CheckpointInfo {
   Json tokenizer;
   std::int64_t step = 0;  // updates applied
   std::string target;     // instruction set that made it: other targets may give other bits
+  std::string corpus_sha256 = {};
 };
 
 /// Writes parameters by name, `optim.m.*`, `optim.v.*`, saved state `state.*`, and the metadata. Atomic; the same state
@@ -29,10 +30,13 @@ CheckpointInfo load_checkpoint(const std::filesystem::path&, ParamStore<float>&,
 /// The metadata alone (to build the model first).
 CheckpointInfo read_checkpoint_info(const std::filesystem::path&);
 
-/// "checkpoint-<step>.safetensors"
-std::string checkpoint_name(std::int64_t step);
-
-/// Deletes all but the newest `keep` checkpoints of a run folder.
-void prune_checkpoints(const std::filesystem::path& run, std::int64_t keep);
+/// Reads parameters and saved state alone, by name, into a store that may have another layout (`train --from`). A tensor of
+/// the same name must have the same shape: bad_input names both. Also bad_input when no parameter is found at all.
+struct WeightsReport {
+  std::int64_t taken = 0;
+  std::vector<std::string> missing;  // parameters of the store that the checkpoint lacks: left as drawn
+  std::vector<std::string> unused;   // parameters of the checkpoint that the store lacks
+};
+WeightsReport load_weights(const std::filesystem::path&, ParamStore<float>&);
 
 }  // namespace plumb

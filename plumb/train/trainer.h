@@ -25,9 +25,11 @@ struct StepReport {
 struct RunStart {
   std::string run;
   DecoderSpec spec;
+  std::int64_t first_step = 0;       // > 0: a run that goes on
   std::int64_t n_params = 0, n_characters = 0, vocab_size = 0, train_tokens = 0, val_tokens = 0;
   double coverage = 0;               // share of the corpus that has a symbol of its own
   Baselines baselines{};
+  std::optional<double> floor;       // exact, of a generated corpus
   std::vector<Plan<float>::Part> memory;
   std::size_t bytes = 0;
   std::int64_t shards = 0, sequences_a_shard = 0;
@@ -36,12 +38,21 @@ struct RunStart {
   std::vector<std::string> remarks;  // "the corpus has 61 symbols, vocab_size asked for 1200"
 };
 
+/// What measures a run while it trains. plumb/probe/ has the ones there are.
+struct Observers {
+  std::vector<Hook<float>*> hooks;   // of the training plan, at every `probe.every`-th step
+  /// Told the parameters before and after the update of a probed step; empty: nobody asks.
+  std::function<void(const ParamLayout&, std::span<const float> before, std::span<const float> after)> updated;
+  std::function<void(StepRow&)> write;  // adds what was measured to a trace row
+};
+
 /// How the caller takes part. The library never prints.
 struct TrainEvents {
+  std::function<Observers(const DecoderSpec&)> observe;  // empty: nothing is probed
   std::function<void(const RunStart&)> start;
   std::function<void(const StepReport&)> step;
-  std::function<void(StepRow&)> probe;       // adds what the hooks measured to a trace row
-  std::function<bool()> interrupted;         // asked before each step: true writes a checkpoint and stops
+  std::function<void(const StepRow&)> probed;  // the row of a probed step
+  std::function<bool()> interrupted;           // asked before each step: true writes a checkpoint and stops
 };
 
 struct TrainResult {
@@ -50,16 +61,30 @@ struct TrainResult {
   double initial_loss = 0, train_loss = 0;   // train_loss: mean of the last 50 steps
   double val_loss = 0;                       // over the whole validation split
   Baselines baselines{};
+  std::optional<double> floor;
   std::string params_hash;
   double tokens_per_s = 0;
   std::string status;                        // done | non_finite | interrupted
   std::string reason;                        // non_finite: the first bad tensor, and where
 };
 
-/// Trains as `config` says on `corpus`, and writes the run folder `out`: config.toml, trace.jsonl, checkpoints and
-/// manifest.json. `hooks` see every `probe.every`-th step. A non-finite loss or gradient stops the run before parameters
-/// are touched. Throws Error; on bad input nothing has been written.
-TrainResult train(const Config& config, const Components&, const Corpus&, const std::filesystem::path& out,
-                  const std::function<std::vector<Hook<float>*>(const DecoderSpec&)>& hooks, const TrainEvents&);
+/// What to train, and where its folder is.
+struct TrainJob {
+  Config config;
+  std::filesystem::path out;
+  std::filesystem::path from = {};   // a run or checkpoint whose weights (and tokenizer) start this one; may be empty
+  std::filesystem::path checkpoint = {};  // set by resume_job: the run in `out` goes on from it
+  std::vector<std::string> remarks = {};  // what resume_job tolerated
+};
+
+/// A job that continues the run in folder `run` from its newest whole checkpoint. `set` may change only what cannot change
+/// a bit of the result (train.threads, train.checkpoint_every, train.keep_checkpoints). bad_input for anything else, for a
+/// folder without a checkpoint, and when its config.toml is no longer the checkpoint's.
+TrainJob resume_job(const std::filesystem::path& run, const std::vector<std::string>& set);
+
+/// Trains on `corpus`, and writes the run folder: config.toml, trace.jsonl, checkpoints and manifest.json. A non-finite loss
+/// or gradient stops the run before parameters are touched. The same bits whether a run was interrupted, killed and
+/// resumed, or not. Throws Error; on bad input nothing has been written.
+TrainResult train(const TrainJob&, const Components&, const Corpus&, const TrainEvents&);
 
 }  // namespace plumb

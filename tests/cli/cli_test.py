@@ -95,7 +95,7 @@ class Train(unittest.TestCase):
             _, words = run.communicate(timeout=60)
             self.assertEqual(run.returncode, 130, words)
             self.assertIn("interrupted after", words)
-            self.assertEqual(len(list(pathlib.Path(folder, "run").glob("checkpoint-*.safetensors"))), 1)
+            self.assertGreaterEqual(len(list(pathlib.Path(folder, "run").glob("checkpoint-[1-9]*.safetensors"))), 1)
 
     def test_a_last_update_that_breaks_the_model_is_not_success(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -68,11 +68,11 @@ TEST(Config, NamesTheNearestKeyAndSection) {
             "unknown key 'probe.quantum' (run.toml:2); known in its section: every");
   EXPECT_EQ(refusal("[fault]\ninject = ['x']\n"),
             "unknown section [fault] (run.toml:1); known: model, model.attention, model.ffn, init, train, "
-            "data, probe");
+            "train.lr_scale, data, probe");
   EXPECT_EQ(refusal("[trian]\nlr = 1\n"),
             "unknown section [trian] (run.toml:1); did you mean [train]? known: model, model.attention, "
-            "model.ffn, init, train, data, "
-            "probe");
+            "model.ffn, init, train, "
+            "train.lr_scale, data, probe");
 }
 
 TEST(Config, RefusesWrongTypes) {

@@ -8,10 +8,11 @@
 #include "plumb/base/text.h"
 #include "plumb/model/decoder.h"
 #include "plumb/optim/adamw.h"
-#include "plumb/probe/probe.h"
+#include "plumb/study/observe.h"
 #include "plumb/spec/from_config.h"
 #include "plumb/trace/reader.h"
 #include "plumb/train/checkpoint.h"
+#include "tests/support/error_text.h"
 #include "tests/support/temp_dir.h"
 
 namespace plumb {
@@ -36,22 +37,24 @@ Config small_config() {
 }
 
 
+TrainResult run(const TrainJob& job, bool probed = true, const std::function<bool()>& interrupted = {}) {
+  std::optional<ProbeSet> probes;
+  TrainEvents events;
+  if (probed)
+    events.observe = [&](const DecoderSpec& s) {
+      probes.emplace(s);
+      return observers_of(*probes);
+    };
+  events.interrupted = interrupted;
+  return train(job, Components{}, made_up_text(), events);
+}
 TrainResult run(const Config& c, const std::filesystem::path& out, bool probed = true,
                 const std::function<bool()>& interrupted = {}) {
-  std::vector<std::unique_ptr<Probe>> probes;
-  TrainEvents events;
-  events.probe = [&](StepRow& row) {
-    for (const auto& p : probes) p->write(row);
-  };
-  events.interrupted = interrupted;
-  return train(c, Components{}, made_up_text(), out,
-               [&](const DecoderSpec& s) {
-                 std::vector<Hook<float>*> hooks;
-                 if (probed)
-                   for (const ProbeEntry& e : probe_table()) hooks.push_back(probes.emplace_back(e.make(s)).get());
-                 return hooks;
-               },
-               events);
+  return run(TrainJob{.config = c, .out = out}, probed, interrupted);
+}
+
+std::function<bool()> after(int steps) {
+  return [steps, asked = 0]() mutable { return ++asked > steps; };
 }
 
 TEST(Train, LearnsAndLeavesAWholeRunFolder) {
@@ -154,11 +157,111 @@ TEST(Train, ANonFiniteValueStopsBeforeTheUpdateAndIsNamed) {
 
 TEST(Train, AnInterruptLeavesACheckpoint) {
   test::TempDir dir;
-  int asked = 0;
-  const TrainResult r = run(small_config(), dir / "run", true, [&] { return ++asked > 7; });
+  const TrainResult r = run(small_config(), dir / "run", true, after(7));
   EXPECT_EQ(r.status, "interrupted");
   EXPECT_EQ(r.steps, 7);
   EXPECT_EQ(read_checkpoint_info(dir / "run/checkpoint-7.safetensors").step, 7);
+}
+
+// Whatever the step: the same parameters, and the same bytes of trace and checkpoint, as without a stop.
+TEST(Train, AResumedRunIsTheUninterruptedRunToTheByte) {
+  test::TempDir dir;
+  Config c = small_config();
+  set_value(c, "train.steps=40");
+  set_value(c, "train.eval_every=20");
+  const TrainResult whole = run(c, dir / "whole");
+  for (const int stop : {0, 1, 20, 33, 40}) {
+    const auto out = dir / ("stopped" + std::to_string(stop));
+    run(c, out, true, after(stop));
+    const TrainResult r = run(resume_job(out, {"train.threads=1"}));
+    EXPECT_EQ(r.params_hash, whole.params_hash) << stop;
+    EXPECT_EQ(r.val_loss, whole.val_loss) << stop;
+    EXPECT_EQ(r.train_loss, whole.train_loss) << stop;
+    EXPECT_EQ(r.initial_loss, whole.initial_loss) << stop;
+    EXPECT_EQ(read_file(out / "trace.jsonl"), read_file(dir / "whole/trace.jsonl")) << stop;
+  }
+}
+
+// As after kill -9: rows of steps that no checkpoint knows of, the last torn, and no newer checkpoint.
+TEST(Train, ARunThatWasKilledGoesOnFromItsLastCheckpoint) {
+  test::TempDir dir;
+  Config c = small_config();
+  set_value(c, "train.steps=40");
+  const TrainResult whole = run(c, dir / "whole");
+  run(c, dir / "run", true, after(35));
+  std::filesystem::remove(dir / "run/checkpoint-35.safetensors");
+  const std::string trace = read_file(dir / "run/trace.jsonl");
+  write_file_atomic(dir / "run/trace.jsonl", std::string_view(trace).substr(0, trace.size() - 9));
+  const TrainResult r = run(resume_job(dir / "run", {}));
+  EXPECT_EQ(r.params_hash, whole.params_hash);
+  EXPECT_EQ(read_file(dir / "run/trace.jsonl"), read_file(dir / "whole/trace.jsonl"));
+
+  // A damaged newest checkpoint is left for the one before it, and that is said.
+  std::string bytes = read_file(dir / "run/checkpoint-40.safetensors");
+  write_file_atomic(dir / "run/checkpoint-40.safetensors", std::string_view(bytes).substr(0, bytes.size() / 2));
+  const TrainJob job = resume_job(dir / "run", {});
+  EXPECT_EQ(job.remarks.size(), 1u);
+  EXPECT_EQ(run(job).params_hash, whole.params_hash);
+}
+
+TEST(Train, ResumeRefusesWhatWouldChangeTheResult) {
+  test::TempDir dir;
+  run(small_config(), dir / "run", true, after(5));
+  const auto refusal = [&](auto f) { return test::error_text(f); };
+  EXPECT_NE(refusal([&] { resume_job(dir / "run", {"train.lr=1"}); }).find("train.lr cannot change when a run is resumed"),
+            std::string::npos);
+  std::string toml = read_file(dir / "run/config.toml");
+  toml.replace(toml.find("steps = 60"), 10, "steps = 61");
+  write_file_atomic(dir / "run/config.toml", toml);
+  EXPECT_NE(refusal([&] { resume_job(dir / "run", {}); }).find("train.steps = 61 in "), std::string::npos);
+  EXPECT_NE(refusal([&] { resume_job(dir / "nothing", {}); }).find("there is no run "), std::string::npos);
+  std::filesystem::create_directories(dir / "empty");
+  EXPECT_NE(refusal([&] { resume_job(dir / "empty", {}); }).find("holds no checkpoint"), std::string::npos);
+}
+
+TEST(Train, AnotherTextIsNotResumed) {
+  test::TempDir dir;
+  run(small_config(), dir / "run", true, after(5));
+  Corpus other = made_up_text();
+  other.sha256 = "another";
+  const std::string before = read_file(dir / "run/trace.jsonl");
+  const std::string said =
+      test::error_text([&] { train(resume_job(dir / "run", {}), Components{}, other, TrainEvents{}); });
+  EXPECT_NE(said.find("is not the one that "), std::string::npos) << said;
+  EXPECT_EQ(read_file(dir / "run/trace.jsonl"), before);
+}
+
+TEST(Train, FromTakesTheWeightsAloneAndFrozenRolesStay) {
+  test::TempDir dir;
+  run(small_config(), dir / "a");
+  Config c = small_config();
+  for (const char* s : {"train.steps=5", "model.placement=post", "model.final_norm=false", "train.warmup=0",
+                        "train.lr_scale.token_embed=0", "train.lr_scale.ffn_in=0.1"})
+    set_value(c, s);
+  run(TrainJob{.config = c, .out = dir / "b", .from = dir / "a"});
+  const CheckpointInfo info = read_checkpoint_info(dir / "b/checkpoint-5.safetensors");
+  ParamStore<float> a(decoder_layout<float>(read_checkpoint_info(dir / "a/checkpoint-60.safetensors").spec, Components{}), 1),
+      b(decoder_layout<float>(info.spec, Components{}), 1);
+  AdamW<float> oa(a.layout(), {}), ob(b.layout(), {});
+  load_checkpoint(dir / "a/checkpoint-60.safetensors", a, oa);
+  load_checkpoint(dir / "b/checkpoint-5.safetensors", b, ob);
+  const auto moved = [&](const char* name) {
+    const View<float> x = a.param(name), y = b.param(name);
+    double d = 0;
+    for (std::int64_t i = 0; i < x.size(); ++i) d = std::max<double>(d, std::abs(x.data[i] - y.data[i]));
+    return d;
+  };
+  EXPECT_EQ(moved("embed.weight"), 0);
+  // Five updates of AdamW at lr 3e-3, each at most about lr (Kingma & Ba 2015, section 2.1); a tenth of that.
+  EXPECT_GT(moved("blocks.0.ffn.out.weight"), 3e-3);
+  EXPECT_LT(moved("blocks.0.ffn.in.weight"), 5 * 3e-4 * 1.5);
+  EXPECT_GT(moved("blocks.0.ffn.in.weight"), 3e-4);
+
+  Config wider = small_config();
+  set_value(wider, "model.d_ff=65");
+  const std::string said = test::error_text([&] { run(TrainJob{.config = wider, .out = dir / "c", .from = dir / "a"}); });
+  EXPECT_NE(said.find("blocks.0.ffn.in.weight has shape (64, 32), the new model's is (65, 32)"), std::string::npos) << said;
+  EXPECT_FALSE(std::filesystem::exists(dir / "c"));
 }
 
 TEST(Train, BadInputWritesNothing) {

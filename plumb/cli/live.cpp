@@ -1,0 +1,117 @@
+#include "plumb/cli/live.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cmath>
+
+namespace plumb::cli {
+namespace {
+
+constexpr double smoothing = 0.9;  // of the loss that is held against the baselines: one batch says little
+
+std::size_t columns() {
+  winsize w{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 20 ? w.ws_col : 100;
+}
+
+std::string diagnostics_of(const StepRow& row) {
+  std::string text;
+  auto add = [&](const std::string& s) { text += (text.empty() ? "" : "  ") + s; };
+  if (const auto* act = row.find_layers("act_std"); act && !act->empty()) add(fmt::format("stream x{:.2f}", act->back() / act->front()));
+  if (const auto* h = row.find_layers("attn_entropy"); h && !h->empty()) {
+    double sum = 0;
+    for (double e : *h) sum += e;
+    add(fmt::format("entropy {:.2f}", sum / static_cast<double>(h->size())));
+  }
+  if (const double* kl = row.find("adjacent_kl")) add(fmt::format("adjacent KL {:.2g}", *kl));
+  return text;
+}
+
+}  // namespace
+
+std::string duration(double s) {
+  const auto n = static_cast<long>(std::lround(s));
+  if (n < 60) return fmt::format("{} s", n);
+  return n < 3600 ? fmt::format("{} min {:02} s", n / 60, n % 60) : fmt::format("{} h {:02} min", n / 3600, n / 60 % 60);
+}
+
+std::string baseline_crossed(double loss, const Baselines& b, std::optional<double> floor) {
+  std::string best = fmt::format("above uniform {:.2f}", b.uniform);
+  for (const auto& [name, value] : {std::pair{"uniform", b.uniform}, {"unigram", b.unigram}})
+    if (loss < value) best = fmt::format("below {} {:.2f}", name, value);
+  if (floor && loss < *floor) best = fmt::format("below the floor {:.2f}", *floor);
+  return best;
+}
+
+Live::Live(std::vector<std::string> names) : tty_(isatty(STDERR_FILENO) != 0) {
+  for (std::string& n : names) rows_.push_back({.name = std::move(n)});
+}
+
+void Live::start(std::size_t run, const RunStart& s) {
+  const std::lock_guard lock(mutex_);
+  Row& row = rows_[run];
+  row.baselines = s.baselines;
+  row.floor = s.floor;
+  const DecoderSpec& m = s.spec;
+  std::string text;
+  auto line = [&](const std::string& l) { text += (row.name.empty() ? "" : row.name + ": ") + l + "\n"; };
+  line(fmt::format("{} layers, d_model {}, {} heads, d_ff {}, block {}: {} parameters; norm {}, placement {}, residual {}",
+                   m.n_layer, m.d_model, m.n_head, m.d_ff, m.block_size, s.n_params, m.norm, m.placement, m.residual));
+  line(fmt::format("{} characters, {} symbols cover {:.2f} %; {} tokens to train on, {} to validate", s.n_characters,
+                   s.vocab_size, 100 * s.coverage, s.train_tokens, s.val_tokens));
+  line(fmt::format("baselines on the validation split, nats: uniform {:.3f}, unigram {:.3f}{}", s.baselines.uniform,
+                   s.baselines.unigram, s.floor ? fmt::format("; floor {:.3f} (exact)", *s.floor) : std::string()));
+  line(fmt::format("{} thread{}, {} shards of {} sequences, {}, {:.0f} MB", s.threads, s.threads == 1 ? "" : "s", s.shards,
+                   s.sequences_a_shard, s.target, static_cast<double>(s.bytes) / 1e6));
+  for (const std::string& r : s.remarks) line("note: " + r);
+  line(fmt::format("run folder: {}{}", s.run, s.first_step ? fmt::format(", going on from step {}", s.first_step) : ""));
+  fmt::print(stderr, "{}", text);
+}
+
+void Live::probed(std::size_t run, const StepRow& r) {
+  const std::lock_guard lock(mutex_);
+  rows_[run].diagnostics = diagnostics_of(r);
+}
+
+void Live::step(std::size_t run, const StepReport& r) {
+  const std::lock_guard lock(mutex_);
+  Row& row = rows_[run];
+  row.smooth_loss = row.begun ? smoothing * row.smooth_loss + (1 - smoothing) * r.loss : r.loss;
+  row.begun = true;
+  if (r.val_loss) row.val_loss = r.val_loss;
+  const bool last = r.step + 1 == r.steps;
+  if (!tty_ && r.step % 50 != 0 && !r.val_loss && !last) return;
+  row.text = fmt::format("{}{}step {:>5}/{}  loss {:.4f} ({})  {:.0f} tokens/s  {} left{}{}{}", row.name,
+                         row.name.empty() ? "" : "  ", r.step, r.steps, r.loss,
+                         baseline_crossed(row.smooth_loss, row.baselines, row.floor), r.tokens_per_s, duration(r.seconds_left),
+                         row.diagnostics.empty() ? "" : "  ", row.diagnostics,
+                         row.val_loss ? fmt::format("  validation {:.4f}", *row.val_loss) : std::string());
+  if (!tty_) {
+    fmt::print(stderr, "{}\n", row.text);
+    return;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  if (now - shown_ < std::chrono::milliseconds(100) && !last) return;
+  shown_ = now;
+  draw();
+}
+
+void Live::draw() {
+  std::string out = drawn_ > 1 ? fmt::format("\r\033[{}A", drawn_ - 1) : "\r";
+  const std::size_t width = columns();
+  for (std::size_t i = 0; i < rows_.size(); ++i)
+    out += "\033[K" + rows_[i].text.substr(0, width - 1) + (i + 1 < rows_.size() ? "\n" : "");
+  drawn_ = rows_.size();
+  fmt::print(stderr, "{}", out);
+  std::fflush(stderr);
+}
+
+void Live::close() {
+  const std::lock_guard lock(mutex_);
+  if (drawn_ > 0) fmt::print(stderr, "\n");
+  drawn_ = 0;
+}
+
+}  // namespace plumb::cli

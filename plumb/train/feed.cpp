@@ -1,0 +1,34 @@
+#include "plumb/train/feed.h"
+
+#include <fmt/core.h>
+
+#include "plumb/base/error.h"
+
+namespace plumb {
+
+Feed::Feed(const DataConfig& d, const Corpus& corpus, std::int64_t block_size, std::int32_t ignore_index,
+           std::uint64_t seed, std::optional<CharTokenizer> tokenizer)
+    : corpus_(&corpus),
+      tokenizer_(tokenizer ? std::move(*tokenizer) : CharTokenizer(corpus.text, d.vocab_size)),
+      tokens_(tokenizer_.encode(corpus.text)),
+      split_(split_tokens(tokens_, d.split, block_size)),
+      baselines_(plumb::baselines(split_.train, split_.validation, tokenizer_.vocab_size())) {
+  windows_.emplace(split_.train, block_size, seed);
+  blocks_.emplace(split_.validation, block_size, ignore_index);
+  if (tokenizer_.vocab_size() < d.vocab_size)
+    remarks_.push_back(fmt::format("the corpus has {} symbols (one is for the unknown), fewer than vocab_size = {}",
+                                   tokenizer_.vocab_size(), d.vocab_size));
+}
+
+void Feed::fill(std::int64_t step, std::int64_t first_sample, std::span<std::int32_t> x,
+                std::span<std::int32_t> y) const {
+  windows_->fill(step, first_sample, x, y);
+}
+
+std::int64_t Feed::val_rows() const { return blocks_->size(); }
+std::int64_t Feed::val_targets() const { return blocks_->targets(); }
+void Feed::fill_validation(std::int64_t first_row, std::span<std::int32_t> x, std::span<std::int32_t> y) const {
+  blocks_->fill(first_row, x, y);
+}
+
+}  // namespace plumb

@@ -1,0 +1,55 @@
+// From a corpus to what a run reads: tokens, the split, batches, and what a model without context would score.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "plumb/config/config.h"
+#include "plumb/data/baselines.h"
+#include "plumb/data/batches.h"
+#include "plumb/data/text_corpus.h"
+#include "plumb/data/tokenizer.h"
+
+namespace plumb {
+
+class Feed {
+ public:
+  /// Tokenizes `corpus` (with `tokenizer` where one is given: that of a checkpoint) and splits it as [data] says.
+  /// bad_input when a part is too short for `block_size`. `seed` keys the order of training samples.
+  Feed(const DataConfig&, const Corpus& corpus, std::int64_t block_size, std::int32_t ignore_index, std::uint64_t seed,
+       std::optional<CharTokenizer> tokenizer = {});
+
+  const CharTokenizer& tokenizer() const { return tokenizer_; }
+  const Corpus& corpus() const { return *corpus_; }
+  std::int64_t train_tokens() const { return static_cast<std::int64_t>(split_.train.size()); }
+  std::int64_t val_tokens() const { return static_cast<std::int64_t>(split_.validation.size()); }
+  double coverage() const { return tokenizer_.coverage(corpus_->text); }
+  const Baselines& baselines() const { return baselines_; }
+  /// Exact mean -log p of the validation targets within their own windows; only for generated corpora whose every symbol
+  /// has an id.
+  std::optional<double> floor() const { return floor_; }
+  /// What a person should know: fewer symbols than asked for, lines that were cut.
+  const std::vector<std::string>& remarks() const { return remarks_; }
+
+  /// x, y: [n, block_size]; depends on (seed, step, global sample) only.
+  void fill(std::int64_t step, std::int64_t first_sample, std::span<std::int32_t> x, std::span<std::int32_t> y) const;
+
+  /// The validation split, row by row. A row past the last is all padding.
+  std::int64_t val_rows() const;
+  std::int64_t val_targets() const;
+  void fill_validation(std::int64_t first_row, std::span<std::int32_t> x, std::span<std::int32_t> y) const;
+
+  std::span<const std::int32_t> validation() const { return split_.validation; }
+
+ private:
+  const Corpus* corpus_;
+  CharTokenizer tokenizer_;
+  std::vector<std::int32_t> tokens_;
+  Split split_;
+  std::optional<Windows> windows_;
+  std::optional<Blocks> blocks_;
+  Baselines baselines_;
+  std::optional<double> floor_;
+  std::vector<std::string> remarks_;
+};
+
+}  // namespace plumb

@@ -1,0 +1,75 @@
+#include "plumb/train/run_folder.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <string>
+
+#include "plumb/base/error.h"
+#include "plumb/base/files.h"
+
+namespace plumb {
+namespace fs = std::filesystem;
+
+void refuse_used_folder(const fs::path& out) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(out, error);
+  if (status.type() == fs::file_type::not_found) return;
+  if (error) bad_input("{} cannot be a run folder: {}; name another with --out", out.string(), error.message());
+  if (!fs::is_directory(out, error))
+    bad_input("{} is not a folder; name a folder for the run with --out", out.string());
+  for (fs::directory_iterator it(out, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name == "trace.jsonl" || name.starts_with("checkpoint-"))
+      bad_input("{} already holds a run; continue it with `plumb resume`, or name another folder with --out",
+                out.string());
+  }
+}
+
+void claim_folder(const fs::path& out) {
+  make_dirs(out);
+  std::FILE* f = std::fopen((out / "trace.jsonl").c_str(), "wx");
+  if (!f) bad_input("{} already holds a run, or cannot be written; name another folder with --out", out.string());
+  std::fclose(f);
+}
+
+std::string checkpoint_name(std::int64_t step) { return "checkpoint-" + std::to_string(step) + ".safetensors"; }
+
+std::vector<fs::path> checkpoints(const fs::path& run) {
+  std::vector<std::pair<std::int64_t, fs::path>> found;
+  std::error_code error;
+  for (fs::directory_iterator it(run, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    std::int64_t step = 0;
+    if (!name.starts_with("checkpoint-")) continue;
+    const auto [stop, bad] = std::from_chars(name.data() + 11, name.data() + name.size(), step);
+    if (bad == std::errc() && step >= 0 && std::string_view(stop) == ".safetensors")
+      found.emplace_back(step, it->path());
+  }
+  std::ranges::sort(found, std::greater<>());
+  std::vector<fs::path> paths;
+  for (auto& [step, path] : found) paths.push_back(std::move(path));
+  return paths;
+}
+
+void prune_checkpoints(const fs::path& run, std::int64_t keep) {
+  const auto all = checkpoints(run);
+  std::error_code ignored;
+  for (auto i = static_cast<std::size_t>(std::max<std::int64_t>(1, keep)); i < all.size(); ++i)
+    fs::remove(all[i], ignored);
+}
+
+fs::path newest_checkpoint(const fs::path& run_or_file) {
+  std::error_code error;
+  const fs::file_status status = fs::status(run_or_file, error);
+  if (status.type() == fs::file_type::not_found)
+    bad_input("there is no run {}; `plumb runs` lists those there are", run_or_file.string());
+  if (!fs::is_directory(status)) return run_or_file;
+  const auto all = checkpoints(run_or_file);
+  if (all.empty())
+    bad_input("{} holds no checkpoint; name a run folder that `plumb train` wrote, or a checkpoint file",
+              run_or_file.string());
+  return all.front();
+}
+
+}  // namespace plumb
