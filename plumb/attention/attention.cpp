@@ -12,6 +12,7 @@
 #include <cmath>
 #include <limits>
 
+#include "plumb/base/error.h"
 #include "plumb/kernel/attention.h"
 
 namespace plumb {
@@ -75,6 +76,60 @@ class TiledAttentionOp final : public Op<R> {
     const std::int64_t t = block(r), rows = r.in(0).rows;
     const std::int64_t piece = std::max<std::int64_t>(1, std::min(r.piece_rows() / t, r.sequences())) * t;
     r.parallel((rows + piece - 1) / piece, [&](std::int64_t i) { f(i * piece, std::min(piece, rows - i * piece)); });
+  }
+  std::int64_t n_head_;
+  double scale_;
+  std::shared_ptr<const ScoreBias<R>> bias_;
+  bool has_table_;
+};
+
+// -- decoding
+
+// One query a call, against the keys and values of the calls before, which lie in state: (context, H·D) each, oldest first.
+// At `context` positions the oldest makes room. Sums in double, as in the plain twin.
+template <class R>
+class CachedAttentionOp final : public Op<R> {
+ public:
+  CachedAttentionOp(std::int64_t n_head, double scale, const AttentionContext<R>& c)
+      : n_head_(n_head), scale_(scale), bias_(c.bias), has_table_(c.table.id >= 0) {}
+  OpInfo info() const override { return {.kind = "attention"}; }
+
+  std::size_t prepare(const Run<R>& r, ProductCache<R>&) override {
+    return static_cast<std::size_t>(r.state(0).rows) * (sizeof(R) + sizeof(double));
+  }
+
+  void forward(Run<R>& r) const override {
+    const View<R> keys = r.state(0), values = r.state(1);
+    const std::int64_t n = std::min(r.position() + 1, keys.rows), d = r.in(0).cols / n_head_;
+    append(keys, r.in(1), r.position());
+    append(values, r.in(2), r.position());
+    auto* p = static_cast<double*>(r.scratch());
+    R* s = reinterpret_cast<R*>(p + keys.rows);
+    for (std::int64_t h = 0; h < n_head_; ++h) {
+      const R* q = r.in(0).row(0) + h * d;
+      for (std::int64_t j = 0; j < n; ++j) {
+        double dot = 0;
+        for (std::int64_t k = 0; k < d; ++k) dot += static_cast<double>(q[k]) * static_cast<double>((keys.row(j) + h * d)[k]);
+        s[j] = static_cast<R>(scale_ * dot);
+      }
+      if (bias_) bias_->add({s, 1, n, n}, static_cast<int>(h), n - 1, 0, has_table_ ? r.in(3) : View<const R>{});
+      double top = -std::numeric_limits<double>::infinity(), z = 0;
+      for (std::int64_t j = 0; j < n; ++j) top = std::max(top, static_cast<double>(s[j]));
+      for (std::int64_t j = 0; j < n; ++j) z += p[j] = std::exp(static_cast<double>(s[j]) - top);
+      for (std::int64_t k = 0; k < d; ++k) {
+        double sum = 0;
+        for (std::int64_t j = 0; j < n; ++j) sum += p[j] / z * static_cast<double>((values.row(j) + h * d)[k]);
+        (r.out().row(0) + h * d)[k] = static_cast<R>(sum);
+      }
+    }
+  }
+  void backward(Run<R>&) const override { fail("[attention] decoding has no gradients"); }
+
+ private:
+  static void append(View<R> kept, View<const R> row, std::int64_t position) {
+    for (std::int64_t i = 0; position >= kept.rows && i + 1 < kept.rows; ++i)
+      std::copy_n(kept.row(i + 1), kept.cols, kept.row(i));
+    std::copy_n(row.row(0), kept.cols, kept.row(std::min(position, kept.rows - 1)));
   }
   std::int64_t n_head_;
   double scale_;
@@ -248,10 +303,23 @@ Value causal_attention(Builder<R>& b, Value q, Value k, Value v, std::int64_t n_
   const Dim B = shape.dims[0], T = shape.dims[1], H{'H', n_head, true};
   const Shape per_head{B, T, H};
   const std::vector<StatSpec> stats{{name + ".entropy", per_head}, {name + ".max_logit", per_head}};
+  // Independent tokens that all get the same weight, as with small logits at init: E over t of 1 / (t + 1).
+  double mean_share = 0;
+  for (std::int64_t t = 0; t < T.n; ++t) mean_share += 1.0 / static_cast<double>((t + 1) * T.n);
+  const double var = b.expected_var(v) * mean_share;
+  if (b.context() > 0) {
+    const Shape cache{Dim{'T', b.context()}, b.shape(k).dims.back()};
+    NodeSpec n{.name = name + ".ctx", .in = {q, k, v}, .out = {shape}};
+    if (c.table) n.in.push_back(c.table);
+    for (const char* what : {".k_cache", ".v_cache"}) n.state.push_back(b.state({name + what, cache, 0, false}));
+    return b.node1(std::make_unique<CachedAttentionOp<R>>(n_head, scale, c), std::move(n));
+  }
   NodeSpec n{.name = name + ".ctx", .in = {q, k, v}, .out = {shape}, .kept = {per_head}, .stats = stats};
   if (!b.wants(name + ".scores") && !b.wants(name + ".weights")) {
     if (c.table) n.in.push_back(c.table);
-    return b.node1(std::make_unique<TiledAttentionOp<R>>(n_head, scale, c), std::move(n));
+    const Value ctx = b.node1(std::make_unique<TiledAttentionOp<R>>(n_head, scale, c), std::move(n));
+    b.expected_var(ctx, var);
+    return ctx;
   }
   if (b.shape(k).cols() != shape.cols())
     fail("[attention] {}: scores can be looked at only where every head has its own keys", name);

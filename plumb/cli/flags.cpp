@@ -35,13 +35,49 @@ void bench_options(CLI::App& sub, Flags& f) {
   sub.add_option("--layers", f.layers, "depths to time, to see that time is linear in n_layer: 6,12,24,48");
 }
 
+void sample_options(CLI::App& sub, Flags& f) {
+  sub.add_option("--prompt", f.prompt, "what the text begins with (a new line when not given)");
+  sub.add_option("--tokens", f.tokens, "how many to add; default: up to block_size")->check(CLI::Range(1, 1'000'000));
+  sub.add_option("--temperature", f.temperature, "divides the logits; 0: always the most probable")->check(CLI::Range(0.0, 100.0));
+  sub.add_option("--top-k", f.top_k, "draw from the k most probable; 0: from all")->check(CLI::Range(0, 1'000'000));
+  sub.add_option("--seed", f.seed, "the same seed gives the same text");
+  sub.add_option("--samples", f.samples, "how many texts")->check(CLI::Range(1, 10'000));
+}
+
+void eval_options(CLI::App& sub, Flags& f) {
+  sub.add_option("--block-sizes", f.block_sizes, "lengths to evaluate at: 64,128,256 (the run's own when not given)");
+}
+
+void runs_options(CLI::App& sub, Flags& f) {
+  sub.add_option("--out", f.out, "the folder that holds the runs (runs)");
+  sub.add_flag("--force", f.force, "rm: also runs that are unfinished");
+}
+
+void init_options(CLI::App& sub, Flags& f) { sub.add_option("--out", f.out, "the file to write (standard output when not given)"); }
+
 constexpr Command commands[] = {
+    {"init", "Writes a commented config to start from.", "plumb init > my.toml\n  plumb init tiny --out tiny.toml", "PRESET",
+     "chapter, post, tiny, text or gpt2", init_command, init_options},
     {"train", "Trains a model and writes a run folder: trace, checkpoints, manifest. Several configs train side by side.",
      "plumb train --set model.placement=post --set train.steps=400\n  plumb train my.toml --set data.corpus=book.txt\n"
      "  plumb train pre.toml post.toml --out runs/both\n  plumb train small-lr.toml --from runs/first",
      "CONFIG", config_help, train_command, train_options},
     {"resume", "Goes on with a run from its last checkpoint, to the same bits as if it had never stopped.",
      "plumb resume runs/20260101-120000", "RUN", "its folder", resume_command, resume_options},
+    {"sample", "Writes text with a trained model.",
+     "plumb sample runs/first --prompt 'The ' --temperature 0.8\n  plumb sample runs/first --samples 10 --seed 1", "RUN",
+     "a run folder or a checkpoint", sample_command, sample_options},
+    {"eval", "Validation loss of a trained model, also past the training length, and by position.",
+     "plumb eval runs/first\n  plumb eval runs/first --block-sizes 64,128,256", "RUN", "a run folder or a checkpoint",
+     eval_command, eval_options},
+    {"profile", "The residual stream layer by layer: activations, gradients, entropy; theory beside it.",
+     "plumb profile my.toml\n  plumb profile runs/first", "CONFIG|RUN|CHECKPOINT", "what to look at; without one, the defaults",
+     profile_command},
+    {"compare", "Runs side by side: curves, last values, and what differs in their configs.",
+     "plumb compare runs/pre runs/post", "RUN", "two run folders or traces, or more", compare_command},
+    {"runs", "Lists the runs there are; `runs du` by size; `runs rm RUN` deletes.",
+     "plumb runs\n  plumb runs post done\n  plumb runs du\n  plumb runs rm runs/first", "QUERY",
+     "words that path, status or settings must contain; or du; or rm and folders", runs_command, runs_options},
     {"params", "Counts parameters by part, from the built tensors.", "plumb params --set model.n_layer=4 --json",
      "CONFIG", config_help, params_command},
     {"bench", "Speed beside this machine's own limits.",

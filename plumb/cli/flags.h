@@ -22,6 +22,15 @@ struct Flags {
   // train
   std::string from;                // a run whose weights are the start
   bool no_probes = false;
+  // sample
+  std::string prompt;
+  std::int64_t tokens = 0, top_k = 0, samples = 1;
+  double temperature = 1;
+  std::uint64_t seed = 0;
+  // eval
+  std::string block_sizes;         // "64,128,256"
+  // runs
+  bool force = false;
 };
 
 /// Parses the command line and runs the command. Help and version go to standard output; a usage error is one sentence on
@@ -41,6 +50,12 @@ Corpus open_corpus(const std::string& name, bool quiet);
 /// The commands, one file each. Each returns the exit status.
 int train_command(const Flags&);
 int resume_command(const Flags&);
+int sample_command(const Flags&);
+int eval_command(const Flags&);
+int profile_command(const Flags&);
+int compare_command(const Flags&);
+int runs_command(const Flags&);
+int init_command(const Flags&);
 int params_command(const Flags&);
 int bench_command(const Flags&);
 int corpus_command(const Flags&);

@@ -2,6 +2,9 @@
 #include "plumb/ffn/ffn.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
 
 namespace plumb {
 namespace {
@@ -36,13 +39,32 @@ class ActivationOp final : public Op<R> {
   double gain_;
 };
 
+// E[a(x)²] for x ~ N(0, var): the trapezoid rule over ±8 standard deviations, where its error is far below what matters.
+template <class R>
+double gaussian_second_moment(const Activation<R>& a, double gain, double var) {
+  constexpr int n = 321;
+  constexpr double step = 16.0 / (n - 1);
+  std::array<R, n> x{}, y{};
+  for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<R>((static_cast<double>(i) * step - 8) * std::sqrt(var));
+  a.forward({x.data(), 1, n, n}, gain, {y.data(), 1, n, n});
+  double sum = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double z = static_cast<double>(i) * step - 8;
+    sum += std::exp(-z * z / 2) * static_cast<double>(y[i]) * static_cast<double>(y[i]);
+  }
+  return sum * step / std::sqrt(2 * std::numbers::pi);
+}
+
 }  // namespace
 
 template <class R>
 Value activation(Builder<R>& b, Value x, const Activation<R>& a, const std::string& name) {
   x = b.before_activation(x, name);
-  return b.node1(std::make_unique<ActivationOp<R>>(a, b.activation_gain(a.kind)),
-                 {.name = name, .in = {x}, .out = {b.shape(x)}, .backward_reads_out = false});
+  const double gain = b.activation_gain(a.kind), var = b.expected_var(x);
+  const Value y = b.node1(std::make_unique<ActivationOp<R>>(a, gain),
+                          {.name = name, .in = {x}, .out = {b.shape(x)}, .backward_reads_out = false});
+  b.expected_var(y, gaussian_second_moment(a, gain, var));
+  return y;
 }
 
 template <class R>

@@ -158,23 +158,24 @@ void check_spec(const DecoderSpec& s, const Components& c) {
 
 template <class R>
 GraphOf<R> build_decoder(const DecoderSpec& s, const Components& c, Mode mode, std::int64_t block,
-                         std::span<Hook<R>* const> hooks) {
+                         std::span<Hook<R>* const> hooks, std::int64_t context) {
   check_spec(s, c);
+  if (context > 0 && (block != 1 || mode != Mode::eval)) fail("[decoder] decoding takes one position a call, in evaluation");
   Decoder<R> d(s, c);
-  Builder<R> b(d.rules(), mode, hooks);
+  Builder<R> b(d.rules(), mode, hooks, context);
   d.build(b, block);
   return b.finish();
 }
 
 template <class R>
-ParamLayout decoder_layout(const DecoderSpec& s, const Components& c) {
-  return build_decoder<R>(s, c, Mode::eval, s.block_size).layout();
+ParamLayout decoder_layout(const DecoderSpec& s, const Components& c, std::int64_t context) {
+  return build_decoder<R>(s, c, Mode::eval, context > 0 ? 1 : s.block_size, {}, context).layout();
 }
 
 template <class R>
 Plan<R> make_plan(const DecoderSpec& s, const Components& c, ParamStore<R>& store, const PlanOptions& o,
                   ThreadPool& pool, std::span<Hook<R>* const> hooks) {
-  return Plan<R>(build_decoder<R>(s, c, o.mode, o.block, hooks), store, o, pool, hooks);
+  return Plan<R>(build_decoder<R>(s, c, o.mode, o.block, hooks, o.context), store, o, pool, hooks);
 }
 
 ParamCounts count_params(const DecoderSpec& s, const ParamLayout& layout) {
@@ -203,8 +204,8 @@ ParamCounts count_params(const DecoderSpec& s, const ParamLayout& layout) {
 
 #define PLUMB_INSTANTIATE(R)                                                                                       \
   template GraphOf<R> build_decoder(const DecoderSpec&, const Components&, Mode, std::int64_t,                     \
-                                    std::span<Hook<R>* const>);                                                    \
-  template ParamLayout decoder_layout<R>(const DecoderSpec&, const Components&);                                   \
+                                    std::span<Hook<R>* const>, std::int64_t);                                      \
+  template ParamLayout decoder_layout<R>(const DecoderSpec&, const Components&, std::int64_t);                     \
   template Plan<R> make_plan(const DecoderSpec&, const Components&, ParamStore<R>&, const PlanOptions&, ThreadPool&, \
                              std::span<Hook<R>* const>);
 PLUMB_INSTANTIATE(float)

@@ -12,11 +12,12 @@ void check_spec(const DecoderSpec&, const Components&);
 /// DESIGN, "Pinned names".
 template <class R>
 GraphOf<R> build_decoder(const DecoderSpec&, const Components&, Mode, std::int64_t block,
-                         std::span<Hook<R>* const> hooks = {});
+                         std::span<Hook<R>* const> hooks = {}, std::int64_t context = 0);
 
-/// Its parameters and states: names, roles, shapes, offsets, starts.
+/// Its parameters and states: names, roles, shapes, offsets, starts. With `context` > 0 those of a model that decodes: the
+/// same parameters and saved state, and each layer's keys and values of so many positions as unsaved state.
 template <class R>
-ParamLayout decoder_layout(const DecoderSpec&, const Components&);
+ParamLayout decoder_layout(const DecoderSpec&, const Components&, std::int64_t context = 0);
 
 /// build_decoder and Plan in one.
 template <class R>

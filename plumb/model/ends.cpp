@@ -33,6 +33,11 @@ class TokenLossOp final : public Op<R> {
         bad_input("[loss] target {} is outside the vocabulary of {}; was the text encoded with this run's tokenizer?", t,
                   r.in(0).cols);
     r.add_loss(cross_entropy_forward(r.in(0), r.targets(), ignore_index_, r.kept()));
+    if (const View<R> each = r.stat(0))
+      for (std::int64_t i = 0; i < each.rows; ++i) {
+        const std::int32_t t = r.targets()[static_cast<std::size_t>(i)];
+        *each.row(i) = t == ignore_index_ ? R(0) : *r.kept().row(i) - r.in(0).row(i)[t];
+      }
   }
   void backward(Run<R>& r) const override {
     cross_entropy_backward(r.in(0), r.targets(), ignore_index_, View<const R>(r.kept()), r.loss_scale(), r.din(0));
@@ -61,7 +66,7 @@ void token_loss(Builder<R>& b, Value logits, std::int64_t ignore_index) {
   Shape per_row = b.shape(logits);
   per_row.dims.back() = Dim{};
   b.node(std::make_unique<TokenLossOp<R>>(ignore_index),
-         {.name = "loss", .in = {logits}, .kept = {per_row}, .is_loss = true});
+         {.name = "loss", .in = {logits}, .kept = {per_row}, .stats = {{"loss.token", per_row}}, .is_loss = true});
 }
 
 #define PLUMB_INSTANTIATE(R)                                            \

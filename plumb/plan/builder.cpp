@@ -23,8 +23,12 @@ std::string Site::name() const {
 }
 
 template <class R>
-Builder<R>::Builder(Rules<R> rules, Mode mode, std::span<Hook<R>* const> hooks)
-    : rules_(std::move(rules)), mode_(mode), hooks_(hooks.begin(), hooks.end()), g_(std::make_unique<GraphOf<R>>()) {}
+Builder<R>::Builder(Rules<R> rules, Mode mode, std::span<Hook<R>* const> hooks, std::int64_t context)
+    : rules_(std::move(rules)),
+      mode_(mode),
+      context_(context),
+      hooks_(hooks.begin(), hooks.end()),
+      g_(std::make_unique<GraphOf<R>>()) {}
 
 template <class R>
 Builder<R>::~Builder() = default;
@@ -99,7 +103,11 @@ std::vector<Value> Builder<R>::product_of(Value x, std::span<const Value> w, std
     s.dims.back() = shape(v).dims.front();
     n.out.push_back(std::move(s));
   }
-  return node(std::make_unique<LinearOp<R>>(w.size(), !bias.empty()), std::move(n));
+  const std::vector<Value> y = node(std::make_unique<LinearOp<R>>(w.size(), !bias.empty()), std::move(n));
+  for (std::size_t i = 0; i < y.size(); ++i)
+    if (g().at(w[i]).param >= 0)
+      expected_var(y[i], expected_var(x) * static_cast<double>(shape(w[i]).cols()) * rule(w[i]).variance());
+  return y;
 }
 
 template <class R>

@@ -72,7 +72,8 @@ struct Rules {
 template <class R>
 class Builder {
  public:
-  Builder(Rules<R> rules, Mode mode, std::span<Hook<R>* const> hooks);
+  /// `context` > 0: the graph decodes, one position a call, and keeps what attention needs of so many earlier ones.
+  Builder(Rules<R> rules, Mode mode, std::span<Hook<R>* const> hooks, std::int64_t context = 0);
   ~Builder();
 
   /// Adds a node; returns its outputs. A node whose inputs are all parameters (or made of them) and whose outputs are
@@ -103,13 +104,15 @@ class Builder {
   /// Adds weight * (mean over shards, by their share of tokens, of the single-element `v`) to the loss.
   void aux_loss(std::string_view name, Value v, double weight);
 
-  /// Expected variance of an element at init, tracked while building (NF blocks, theory beside `profile`); NaN: unknown.
+  /// Expected second moment of an element at init, tracked while building for independent inputs of mean zero (NF blocks, the
+  /// theory beside `profile`); NaN: unknown.
   double expected_var(Value) const;
   void expected_var(Value, double);
 
   const Shape& shape(Value) const;
   const ParamRule& rule(Value param) const;
   Mode mode() const { return mode_; }
+  std::int64_t context() const { return context_; }
   void site(std::optional<Site> s) { site_ = s; }  // where the model is building; read by init
   const std::optional<Site>& site() const { return site_; }
   void segment(int s);                              // recomputation unit of the nodes that follow; -1: never recomputed
@@ -121,6 +124,7 @@ class Builder {
   std::vector<Value> product_of(Value x, std::span<const Value> w, std::span<const Value> bias, std::string name);
   Rules<R> rules_;
   Mode mode_;
+  std::int64_t context_;
   std::vector<Hook<R>*> hooks_;
   std::optional<Site> site_;
   bool grouping_ = false;  // inside `linears`: the next weights join the group before

@@ -70,6 +70,8 @@ class Run {
   /// Updates already applied, and the global number of the shard's first sample: keys for random numbers.
   std::int64_t step() const { return step_; }
   std::int64_t first_sample() const { return first_sample_; }
+  /// Where in its sequence the first token of this call stands: 0, but in decoding.
+  std::int64_t position() const { return position_; }
   /// Pieces of one op when the plan runs a single shard; serial inside a shard. Cut by size, never by thread count.
   template <class F>
   void parallel(std::int64_t n, const F& fn) const {
@@ -94,7 +96,7 @@ class Run {
   double loss_scale_ = 0;
   Mode mode_ = Mode::train;
   bool replay_ = false, observed_ = true;
-  std::int64_t n_seq_ = 0, step_ = 0, first_sample_ = 0, piece_rows_ = 512;
+  std::int64_t n_seq_ = 0, step_ = 0, first_sample_ = 0, position_ = 0, piece_rows_ = 512;
   std::size_t variant_ = 0;
   std::byte* const* scratch_ = nullptr;   // one a worker
   const ThreadPool* workers_ = nullptr;

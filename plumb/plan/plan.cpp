@@ -77,6 +77,7 @@ struct Plan<R>::Impl {
     r.observed_ = observed && !replay;
     r.step_ = key.step;
     r.first_sample_ = key.first_sample + shard * s.sequences;
+    r.position_ = key.position;
     r.piece_rows_ = one_shard ? o.shard_tokens : r.n_seq_ * o.block + 1;
     r.scratch_ = scratch_of.data();
     r.workers_ = pool;

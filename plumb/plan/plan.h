@@ -29,6 +29,7 @@ struct NonFinite {
 /// sequence of the call.
 struct CallKey {
   std::int64_t step = 0, first_sample = 0;
+  std::int64_t position = 0;  // of the call's first token in its sequence; only decoding has any but 0
 };
 
 template <class R>

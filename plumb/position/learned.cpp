@@ -18,8 +18,11 @@ class AddPositionsOp final : public Op<R> {
   void forward(Run<R>& r) const override {
     const auto x = r.in(0), p = r.in(1);
     const std::int64_t t = x.rows / r.sequences();
+    if (r.position() + t > p.rows)
+      bad_input("[position] learned positions end at block_size {}, the input has {} positions; use a shorter one", p.rows,
+                r.position() + t);
     for (std::int64_t b = 0; b < r.sequences(); ++b)
-      axpby(1, x.slice(b * t, t), 1, p.slice(0, t), r.out().slice(b * t, t));
+      axpby(1, x.slice(b * t, t), 1, p.slice(r.position(), t), r.out().slice(b * t, t));
   }
 
   void backward(Run<R>& r) const override {

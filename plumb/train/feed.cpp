@@ -9,6 +9,7 @@ namespace plumb {
 Feed::Feed(const DataConfig& d, const Corpus& corpus, std::int64_t block_size, std::int32_t ignore_index,
            std::uint64_t seed, std::optional<CharTokenizer> tokenizer)
     : corpus_(&corpus),
+      block_size_(block_size),
       tokenizer_(tokenizer ? std::move(*tokenizer) : CharTokenizer(corpus.text, d.vocab_size)),
       tokens_(tokenizer_.encode(corpus.text)),
       split_(split_tokens(tokens_, d.split, block_size)),

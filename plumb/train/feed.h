@@ -19,6 +19,7 @@ class Feed {
        std::optional<CharTokenizer> tokenizer = {});
 
   const CharTokenizer& tokenizer() const { return tokenizer_; }
+  std::int64_t block_size() const { return block_size_; }
   const Corpus& corpus() const { return *corpus_; }
   std::int64_t train_tokens() const { return static_cast<std::int64_t>(split_.train.size()); }
   std::int64_t val_tokens() const { return static_cast<std::int64_t>(split_.validation.size()); }
@@ -42,6 +43,7 @@ class Feed {
 
  private:
   const Corpus* corpus_;
+  std::int64_t block_size_;
   CharTokenizer tokenizer_;
   std::vector<std::int32_t> tokens_;
   Split split_;

@@ -1,5 +1,7 @@
 // The loss over the whole validation split.
 #pragma once
+#include <array>
+
 #include "plumb/model/components.h"
 #include "plumb/plan/plan.h"
 #include "plumb/train/feed.h"
@@ -8,19 +10,35 @@ namespace plumb {
 
 class Validation {
  public:
-  /// Rows of `spec.block_size` tokens, about 4,096 tokens a call. Borrows all of its arguments.
-  Validation(const DecoderSpec& spec, const Components&, ParamStore<float>& store, const Feed& feed, ThreadPool& pool,
-             std::span<Hook<float>* const> hooks = {});
+  /// Rows of `feed.block_size()` tokens, about 4,096 tokens a call. Borrows all of its arguments.
+  Validation(const DecoderSpec& spec, const Components&, ParamStore<float>& store, const Feed& feed, ThreadPool& pool);
 
   /// Mean cross-entropy in nats over all targets.
   double loss();
+  /// The same, and the mean of each position of a row: item t over the targets that stand at t.
+  double loss(std::vector<double>& by_position);
   /// After a loss that is not finite: "; the first tensor that is not finite is …", or nothing.
   std::string first_non_finite();
   std::vector<Plan<float>::Part> memory() const { return plan_.memory(); }
 
  private:
+  // Sums of the loss by position, of the shards of one call.
+  class ByPosition final : public Hook<float> {
+   public:
+    explicit ByPosition(std::int64_t block) : block_(block) {}
+    bool wants(std::string_view point, Dir dir) const override { return point == "loss.token" && dir == Dir::forward; }
+    void begin(int n_shard) override;
+    void at(std::string_view, Dir, View<float> v, int shard) override;
+    void add_to(std::vector<double>& sums) const;
+
+   private:
+    std::int64_t block_;
+    std::vector<double> sums_;  // [shard][position]
+  };
   const Feed& feed_;
-  std::int64_t batch_;
+  std::int64_t batch_, block_;
+  ByPosition by_position_;
+  std::array<Hook<float>*, 1> hooks_{&by_position_};
   Plan<float> plan_;
   std::vector<std::int32_t> x_, y_;
 };

@@ -1,0 +1,105 @@
+// plumb profile: the residual stream of a model, layer by layer, as a small picture or JSON.
+#include "plumb/study/profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "plumb/base/error.h"
+#include "plumb/cli/flags.h"
+#include "plumb/report/terminal_plot.h"
+#include "plumb/train/checkpoint.h"
+#include "plumb/train/run_folder.h"
+
+namespace plumb::cli {
+namespace {
+namespace fs = std::filesystem;
+
+double at(const std::vector<double>* v, std::size_t i) { return v && i < v->size() ? (*v)[i] : std::nan(""); }
+
+double scalar(const StepRow& row, std::string_view name) {
+  const double* v = row.find(name);
+  return v ? *v : std::nan("");
+}
+
+struct Columns {
+  const std::vector<double>*act, *grad, *entropy, *norm_in;
+  explicit Columns(const StepRow& r)
+      : act(r.find_layers("act_std")),
+        grad(r.find_layers("grad_std")),
+        entropy(r.find_layers("attn_entropy")),
+        norm_in(r.find_layers("norm_in_std")) {}
+  double act_ratio() const { return act->back() / act->front(); }
+  double grad_ratio() const { return grad->front() / grad->back(); }
+};
+
+Json number(double v) { return std::isnan(v) ? Json() : Json(v); }
+
+Json answer(const Profile& p) {
+  const Columns c(p.row);
+  Json j = Json::object(), layers = Json::array();
+  for (std::size_t i = 0; i < c.act->size(); ++i) {
+    Json l = Json::object();
+    l["layer"] = static_cast<std::int64_t>(i);
+    l["act_std"] = at(c.act, i);
+    l["grad_std"] = at(c.grad, i);
+    l["predicted_act_std"] = number(p.predicted_act_std[i]);
+    l["attn_entropy"] = number(at(c.entropy, i));
+    l["norm_in_std"] = number(at(c.norm_in, i));
+    layers.push_back(l);
+  }
+  j["step"] = p.step;
+  j["loss"] = p.loss;
+  j["layers"] = layers;
+  j["act_last_over_first"] = c.act_ratio();
+  j["grad_first_over_last"] = c.grad_ratio();
+  j["logit_std"] = number(scalar(p.row, "logit_std"));
+  j["adjacent_kl"] = number(scalar(p.row, "adjacent_kl"));
+  return j;
+}
+
+void print(const Profile& p) {
+  const Columns c(p.row);
+  auto most = [](const std::vector<double>& v) { return *std::ranges::max_element(v); };
+  const double act = most(*c.act), grad = most(*c.grad);
+  fmt::print("step {}: loss {:.4f} on one batch (ln V = {:.4f})\n\n", p.step, p.loss, p.uniform);
+  fmt::print("{:>5}  {:<32} {:>9}  {:<32} {:>8} {:>9}\n", "layer", "activation std after the block", "theory*",
+             "gradient std at the same place", "entropy", "norm in");
+  for (std::size_t i = 0; i < c.act->size(); ++i)
+    fmt::print("{:>5}  {} {:>11.4g} {:>9.4g}  {} {:>11.3g} {:>8.3f} {:>9.4g}\n", i, terminal_bar((*c.act)[i], act, 20),
+               (*c.act)[i], p.predicted_act_std[i], terminal_bar((*c.grad)[i], grad, 20), (*c.grad)[i], at(c.entropy, i),
+               at(c.norm_in, i));
+  fmt::print("\nactivation last / first {:.2f}, gradient first / last {:.2f}, logit std {:.4g}, adjacent KL {:.3g}\n",
+             c.act_ratio(), c.grad_ratio(), scalar(p.row, "logit_std"), scalar(p.row, "adjacent_kl"));
+  fmt::print("* at init, for independent tokens and uniform attention; entropy is H / ln(visible keys)\n");
+}
+
+// A TOML file is a config; a folder or a .safetensors file is a run or a checkpoint.
+bool is_config(const std::string& name) {
+  std::error_code ignored;
+  return name.empty() || (!fs::is_directory(name, ignored) && !name.ends_with(".safetensors"));
+}
+
+}  // namespace
+
+int profile_command(const Flags& f) {
+  if (f.args.size() > 1) bad_input("name one config, run or checkpoint: `plumb profile runs/…`");
+  const std::string what = f.args.empty() ? "" : f.args.front();
+  Config config;
+  if (is_config(what)) {
+    config = config_of(what, f.set);
+  } else {
+    config = read_checkpoint_info(newest_checkpoint(what)).config;
+    for (const std::string& s : f.set) set_value(config, s);
+  }
+  const Profile p = profile(config, is_config(what) ? fs::path() : fs::path(what), Components{},
+                            open_corpus(config.data.corpus, f.quiet));
+  if (f.json)
+    fmt::print("{}\n", answer(p).dump());
+  else
+    print(p);
+  return 0;
+}
+
+}  // namespace plumb::cli

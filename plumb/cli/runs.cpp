@@ -1,0 +1,112 @@
+// plumb runs, plumb compare: what was trained, and runs beside each other.
+#include "plumb/registry/runs.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <set>
+
+#include "plumb/base/error.h"
+#include "plumb/base/json.h"
+#include "plumb/base/text.h"
+#include "plumb/cli/flags.h"
+#include "plumb/report/compare.h"
+
+namespace plumb::cli {
+namespace {
+namespace fs = std::filesystem;
+
+std::string size_text(std::uint64_t bytes) {
+  return bytes < 1'000'000 ? fmt::format("{:.0f} kB", static_cast<double>(bytes) / 1e3)
+                           : fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
+}
+
+Json run_json(const RunSummary& r) {
+  Json j = Json::object();
+  j["run"] = r.path;
+  j["status"] = r.status;
+  j["steps"] = r.steps;
+  j["of"] = r.of;
+  j["loss"] = r.loss ? Json(*r.loss) : Json();
+  j["val_loss"] = r.val_loss ? Json(*r.val_loss) : Json();
+  j["bytes"] = static_cast<std::int64_t>(r.bytes);
+  j["changed"] = r.changed_s;
+  j["settings"] = Json(r.settings);
+  return j;
+}
+
+void print_table(const std::vector<RunSummary>& runs) {
+  std::size_t width = 4;
+  for (const RunSummary& r : runs) width = std::max(width, r.path.size());
+  fmt::print("{:<{}}  {:<16}  {:<11} {:>13} {:>8} {:>10} {:>9}  {}\n", "run", width, "changed", "status", "steps", "loss",
+             "validation", "size", "not as by default");
+  for (const RunSummary& r : runs)
+    fmt::print("{:<{}}  {:%Y-%m-%d %H:%M}  {:<11} {:>13} {:>8} {:>10} {:>9}  {}\n", r.path, width,
+               fmt::localtime(static_cast<std::time_t>(r.changed_s)), r.status, fmt::format("{}/{}", r.steps, r.of),
+               r.loss ? fmt::format("{:.4f}", *r.loss) : "–", r.val_loss ? fmt::format("{:.4f}", *r.val_loss) : "–",
+               size_text(r.bytes), r.problem.empty() ? join(r.settings) : r.problem);
+}
+
+}  // namespace
+
+int runs_command(const Flags& f) {
+  const std::string folder = f.out.empty() ? "runs" : f.out;
+  std::vector<std::string> words = f.args;
+  const std::string verb = words.empty() ? "" : words.front();
+  if (verb == "rm") {
+    words.erase(words.begin());
+    if (words.empty()) bad_input("name the runs to delete: `plumb runs rm runs/…`");
+    remove_runs({words.begin(), words.end()}, f.force);
+    if (!f.quiet) fmt::print(stderr, "deleted {}\n", join(words));
+    return 0;
+  }
+  if (verb == "du") words.erase(words.begin());
+  auto runs = list_runs(folder, words);
+  if (verb == "du") std::ranges::sort(runs, std::greater<>(), &RunSummary::bytes);
+  std::uint64_t total = 0;
+  for (const RunSummary& r : runs) total += r.bytes;
+  if (f.json) {
+    Json j = Json::object(), all = Json::array();
+    for (const RunSummary& r : runs) all.push_back(run_json(r));
+    j["runs"] = all;
+    j["bytes"] = static_cast<std::int64_t>(total);
+    fmt::print("{}\n", j.dump());
+    return 0;
+  }
+  if (runs.empty()) {
+    fmt::print("no run in {}{}\n", folder, words.empty() ? "" : " matches " + join(words, " "));
+    return 0;
+  }
+  print_table(runs);
+  fmt::print("{} run{}, {}\n", runs.size(), runs.size() == 1 ? "" : "s", size_text(total));
+  return 0;
+}
+
+std::vector<NamedTrace> open_traces(const std::vector<std::string>& runs, bool quiet) {
+  std::vector<NamedTrace> traces;
+  std::set<std::string> short_names;
+  for (const std::string& run : runs) {
+    std::error_code ignored;
+    const fs::path file = fs::is_directory(run, ignored) ? fs::path(run) / "trace.jsonl" : fs::path(run);
+    if (!fs::exists(file, ignored)) bad_input("{} holds no trace; `plumb runs` lists the runs there are", run);
+    NamedTrace t{(fs::path(run) / "").parent_path().filename().string(), read_trace(file)};
+    if (!short_names.insert(t.name).second) t.name = run;
+    if (!t.trace.warning.empty() && !quiet) fmt::print(stderr, "note: {}: {}\n", run, t.trace.warning);
+    traces.push_back(std::move(t));
+  }
+  return traces;
+}
+
+int compare_command(const Flags& f) {
+  if (f.args.size() < 2) bad_input("name at least two runs: `plumb compare runs/a runs/b`");
+  const auto traces = open_traces(f.args, f.quiet);
+  if (f.json)
+    fmt::print("{}\n", compare_json(traces).dump());
+  else
+    fmt::print("{}", compare_text(traces));
+  return 0;
+}
+
+}  // namespace plumb::cli

@@ -1,0 +1,143 @@
+#include "plumb/report/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <map>
+
+#include "plumb/report/terminal_plot.h"
+
+namespace plumb {
+namespace {
+
+void flatten(const Json& j, const std::string& prefix, std::vector<std::pair<std::string, std::string>>& out) {
+  if (!j.is_object()) {
+    out.emplace_back(prefix, j.is_string() ? j.as_string(prefix) : j.dump());
+    return;
+  }
+  for (const auto& [key, value] : j.as_object(prefix)) flatten(value, prefix.empty() ? key : prefix + "." + key, out);
+}
+
+constexpr std::size_t loss_window = 50;
+
+// Metric → last value, in order of first appearance.
+std::vector<std::pair<std::string, double>> last_of(const Trace& t) {
+  std::vector<std::pair<std::string, double>> all;
+  auto set = [&](const std::string& name, double v) {
+    for (auto& [known, value] : all)
+      if (known == name) return void(value = v);
+    all.emplace_back(name, v);
+  };
+  std::deque<double> losses;
+  for (const StepRow& row : t.steps) {
+    for (const auto& [name, v] : row.values)
+      if (name != "lr" && name != "tokens") set(name, v);
+    if (const double* l = row.find("loss")) {
+      losses.push_back(*l);
+      if (losses.size() > loss_window) losses.pop_front();
+      double mean = 0;
+      for (double x : losses) mean += x / static_cast<double>(losses.size());
+      set("train_loss", mean);
+    }
+    for (const auto& [name, v] : row.layers) {
+      if (v.empty()) continue;
+      double mean = 0;
+      for (double x : v) mean += x / static_cast<double>(v.size());
+      set(name + " first block", v.front());
+      set(name + " last block", v.back());
+      set(name + " mean", mean);
+    }
+  }
+  return all;
+}
+
+// Means over about `n` pieces of the curve, so that a letter is not a cloud.
+Series loss_curve(const NamedTrace& t, std::size_t n) {
+  std::vector<std::pair<double, double>> all;
+  for (const StepRow& row : t.trace.steps)
+    if (const double* l = row.find("loss")) all.emplace_back(static_cast<double>(row.step), *l);
+  Series s{t.name, {}};
+  const std::size_t piece = std::max<std::size_t>(1, all.size() / n);
+  for (std::size_t i = 0; i < all.size(); i += piece) {
+    const std::size_t end = std::min(all.size(), i + piece);
+    double x = 0, y = 0;
+    for (std::size_t k = i; k < end; ++k) x += all[k].first, y += all[k].second;
+    const auto count = static_cast<double>(end - i);
+    s.points.emplace_back(x / count, y / count);
+  }
+  return s;
+}
+
+}  // namespace
+
+std::vector<Difference> config_differences(const std::vector<NamedTrace>& traces) {
+  std::vector<std::string> keys;
+  std::vector<std::map<std::string, std::string>> values;
+  for (const NamedTrace& t : traces) {
+    std::vector<std::pair<std::string, std::string>> flat;
+    flatten(t.trace.header.config, "", flat);
+    for (const auto& [key, text] : flat)
+      if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
+    values.emplace_back(flat.begin(), flat.end());
+  }
+  std::vector<Difference> all;
+  for (const std::string& key : keys) {
+    Difference d{key, {}};
+    for (const auto& v : values) d.values.push_back(v.contains(key) ? v.at(key) : "–");
+    if (std::ranges::any_of(d.values, [&](const std::string& v) { return v != d.values.front(); })) all.push_back(d);
+  }
+  return all;
+}
+
+std::vector<Measured> last_values(const std::vector<NamedTrace>& traces) {
+  std::vector<Measured> all;
+  for (std::size_t i = 0; i < traces.size(); ++i)
+    for (const auto& [metric, v] : last_of(traces[i].trace)) {
+      auto known = std::ranges::find(all, metric, &Measured::metric);
+      if (known == all.end()) known = all.insert(all.end(), {metric, std::vector<double>(traces.size(), std::nan(""))});
+      known->values[i] = v;
+    }
+  return all;
+}
+
+std::string compare_text(const std::vector<NamedTrace>& traces) {
+  std::vector<Series> curves;
+  for (const NamedTrace& t : traces) curves.push_back(loss_curve(t, 72));
+  std::string out = "training loss, nats a token, by step\n" + terminal_plot(curves) + "\n";
+  std::size_t width = 12;
+  for (const NamedTrace& t : traces) width = std::max(width, t.name.size() + 2);
+  auto row = [&](const std::string& what, const std::vector<std::string>& cells) {
+    out += fmt::format("{:<28}", what);
+    for (const std::string& c : cells) out += fmt::format("{:>{}}", c, width);
+    out += '\n';
+  };
+  std::vector<std::string> names;
+  for (const NamedTrace& t : traces) names.push_back(t.name);
+  row("last measured", names);
+  for (const Measured& m : last_values(traces)) {
+    std::vector<std::string> cells;
+    for (double v : m.values) cells.push_back(std::isnan(v) ? "–" : fmt::format("{:.4g}", v));
+    row(m.metric, cells);
+  }
+  out += '\n';
+  const auto differences = config_differences(traces);
+  if (differences.empty()) out += "the configs are the same\n";
+  if (!differences.empty()) row("differs in the config", names);
+  for (const Difference& d : differences) row(d.key, d.values);
+  return out;
+}
+
+Json compare_json(const std::vector<NamedTrace>& traces) {
+  Json j = Json::object(), names = Json::array(), last = Json::object(), config = Json::object();
+  for (const NamedTrace& t : traces) names.push_back(t.name);
+  for (const Measured& m : last_values(traces)) last[m.metric] = Json(m.values);
+  for (const Difference& d : config_differences(traces)) config[d.key] = Json(d.values);
+  j["runs"] = names;
+  j["last"] = last;
+  j["config"] = config;
+  return j;
+}
+
+}  // namespace plumb

@@ -1,0 +1,36 @@
+// Runs beside each other: curves, last values, and what differs in their configs. Reads traces alone.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "plumb/base/json.h"
+#include "plumb/trace/reader.h"
+
+namespace plumb {
+
+struct NamedTrace {
+  std::string name;
+  Trace trace;
+};
+
+/// A key whose value is not the same in all configs, with the value in each ("–" where it has none).
+struct Difference {
+  std::string key;
+  std::vector<std::string> values;
+};
+std::vector<Difference> config_differences(const std::vector<NamedTrace>&);
+
+/// Last value of every scalar, and first block, last block and mean of every per-layer metric, by metric in order of first
+/// appearance. `train_loss` is the mean of the last 50 losses. NaN where a run has none.
+struct Measured {
+  std::string metric;
+  std::vector<double> values;
+};
+std::vector<Measured> last_values(const std::vector<NamedTrace>&);
+
+/// The whole comparison for a terminal: curves of the training loss, the table, the differences.
+std::string compare_text(const std::vector<NamedTrace>&);
+/// {"runs": [name …], "last": {metric: [x …]}, "config": {key: [text …]}}
+Json compare_json(const std::vector<NamedTrace>&);
+
+}  // namespace plumb
