@@ -77,9 +77,9 @@ Moments moments(View<const R> x) {
 }
 
 // With a = logits of t+1, b of t, each less its largest: KL = Σ e^a (a - b) / Σ e^a - ln Σ e^a + ln Σ e^b.
-// One pass a row.
+// One pass a row. Floats go through measure_simd.cpp.
 template <class R>
-Mean adjacent_kl(View<const R> logits) {
+Mean plain::adjacent_kl(View<const R> logits) {
   Mean mean;
   double before_max = 0, before_log = 0;  // of row t
   for (std::int64_t t = 0; t < logits.rows; ++t) {
@@ -153,7 +153,7 @@ double key_cosine_max(View<const R> keys, std::span<double> scratch) {
 
 #define PLUMB_INSTANTIATE(R)                                         \
   template Moments moments(View<const R>);                           \
-  template Mean adjacent_kl(View<const R>);                          \
+  template Mean plain::adjacent_kl(View<const R>);                   \
   template Mean normalised_entropy(View<const R>, std::int64_t);     \
   template double key_cosine_mean(View<const R>, std::span<double>); \
   template double key_cosine_max(View<const R>, std::span<double>);

@@ -35,6 +35,10 @@ Moments moments(View<const R> x);
 /// sequence, without its padding. A class with p = 0 contributes 0; p > 0 against 0 gives infinity.
 template <class R>
 Mean adjacent_kl(View<const R> logits);
+namespace plain {  // the twin without SIMD, for tests
+template <class R>
+Mean adjacent_kl(View<const R> logits);
+}
 
 /// Entropy in nats of a row of attention with `visible` keys, over its largest possible, ln(visible). Needs
 /// two or more.

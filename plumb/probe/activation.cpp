@@ -4,29 +4,18 @@
 namespace plumb {
 namespace {
 
-class Activation final : public Probe {
- public:
-  explicit Activation(const DecoderSpec& s) : moments_(s.n_layer) {}
-  bool wants(std::string_view point, Dir dir) const override { return dir == Dir::forward && layer_of(point, ".out") >= 0; }
-  void begin(int n_shard) override { moments_.begin(n_shard); }
-  void at(std::string_view point, Dir, View<float> v, int shard) override {
-    moments_.add(shard, static_cast<std::size_t>(layer_of(point, ".out")), v);
-  }
-  void merge(int) override { moments_.merge(); }
-  void write(StepRow& row) const override { row.layers.emplace_back("act_std", moments_.std()); }
-
- private:
-  LayerMoments moments_;
+struct Activation {
+  static constexpr std::string_view metric = "act_std", point = "blocks.{i}.out";
+  static constexpr Dir dir = Dir::forward;
+  static Moments measure(View<const float> v, std::int64_t) { return moments(v); }
+  static double value(const Moments& m) { return m.std(); }
 };
 
 }  // namespace
 
 namespace entries::probe {
-extern constexpr ProbeEntry activation{
-    .name = "activation",
-    .measures = "std of blocks.{i}.out",
-    .make = [](const DecoderSpec& s) -> std::unique_ptr<Probe> { return std::make_unique<Activation>(s); },
-};
+extern constexpr ProbeEntry activation =
+    probe_entry<PointProbe<Activation>>("activation", "std of blocks.{i}.out");
 }  // namespace entries::probe
 
 }  // namespace plumb

@@ -1,32 +1,22 @@
-// Mean entropy of attention rows, nats; position 0, which sees one key, counts as 0.
+// Mean of H / ln(visible keys) over attention rows: 1 where attention is spread evenly, 0 where it sees one
+// key only. A row that has one key to see can only have H = 0 and is left out.
 #include "plumb/probe/probe.h"
 
 namespace plumb {
 namespace {
 
-class Entropy final : public Probe {
- public:
-  explicit Entropy(const DecoderSpec& s) : moments_(s.n_layer) {}
-  bool wants(std::string_view point, Dir dir) const override { return dir == Dir::forward && layer_of(point, ".attn.entropy") >= 0; }
-  void begin(int n_shard) override { moments_.begin(n_shard); }
-  void at(std::string_view point, Dir, View<float> v, int shard) override {
-    moments_.add(shard, static_cast<std::size_t>(layer_of(point, ".attn.entropy")), v);
-  }
-  void merge(int) override { moments_.merge(); }
-  void write(StepRow& row) const override { row.layers.emplace_back("attn_entropy", moments_.mean()); }
-
- private:
-  LayerMoments moments_;
+struct Entropy {
+  static constexpr std::string_view metric = "attn_entropy", point = "blocks.{i}.attn.entropy";
+  static constexpr Dir dir = Dir::forward;
+  static Mean measure(View<const float> v, std::int64_t block) { return normalised_entropy(v, block); }
+  static double value(const Mean& m) { return m.value(); }
 };
 
 }  // namespace
 
 namespace entries::probe {
-extern constexpr ProbeEntry entropy{
-    .name = "entropy",
-    .measures = "mean entropy of the attention weights, in nats",
-    .make = [](const DecoderSpec& s) -> std::unique_ptr<Probe> { return std::make_unique<Entropy>(s); },
-};
+extern constexpr ProbeEntry entropy = probe_entry<PointProbe<Entropy>>(
+    "entropy", "mean entropy of the attention weights over its largest possible");
 }  // namespace entries::probe
 
 }  // namespace plumb

@@ -56,11 +56,20 @@ inline constexpr std::array trace_metrics{
     Metric{"lr", false, "-", "learning rate of the update that follows"},
     Metric{"grad_norm", false, "-", "L2 norm of all gradients of the mean loss, before clipping"},
     Metric{"tokens", false, "tokens", "training tokens seen before this step"},
-    Metric{"logit_std", false, "-", "standard deviation of the logits"},
+    Metric{"logit_std", false, "-",
+           "population standard deviation of the logits over all positions and classes"},
+    Metric{"adjacent_kl", false, "nats",
+           "mean KL(P_{t+1} ‖ P_t) of the predictions at adjacent positions of a sequence"},
     Metric{"act_std", true, "-", "standard deviation of the residual stream at `blocks.{i}.out`"},
     Metric{"grad_std", true, "-", "standard deviation of the loss gradient at `blocks.{i}.out`"},
-    Metric{"attn_entropy", true, "nats", "mean entropy of the attention weights"},
+    Metric{"attn_entropy", true, "-",
+           "mean of H / ln(visible keys) over attention rows that see two keys or more"},
+    Metric{"attn_max_logit", true, "-",
+           "largest attention score, over all heads and visible pairs of positions"},
     Metric{"norm_in_std", true, "-", "standard deviation of what the attention branch's norm reads"},
+    Metric{"weight_rms", true, "-", "root mean square of the block's weight matrices, before the update"},
+    Metric{"update_ratio", true, "-",
+           "norm of the update of the block's weight matrices over their norm before it"},
 };
 
 /// CRC-32 (IEEE 802.3, as in zlib and PNG) of `bytes`.

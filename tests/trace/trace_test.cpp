@@ -185,8 +185,11 @@ TEST(Trace, AFullDiskIsCalledThat) {
             "cannot write the trace /dev/full: the disk is full; free some space and try again");
 }
 
-TEST(Trace, EveryMetricIsDocumented) {
+TEST(Trace, EveryMetricIsDocumentedAndNoOther) {
   const std::string page = read_file(std::filesystem::path(__FILE__).parent_path() / "../../docs/trace.md");
+  std::size_t rows = 0;
+  for (std::size_t at = page.find("\n| `"); at != std::string::npos; at = page.find("\n| `", at + 1)) ++rows;
+  EXPECT_EQ(rows, trace_metrics.size());
   for (const Metric& m : trace_metrics) {
     const std::string row = fmt::format("| `{}` | {} | {} | {} |\n", m.name,
                                         m.per_layer ? "per layer" : "number", m.unit, m.meaning);
