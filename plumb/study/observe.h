@@ -9,6 +9,9 @@ class ProbeSet {
  public:
   explicit ProbeSet(const DecoderSpec&);
   std::vector<Hook<float>*> hooks() const;
+  bool watches_update() const;
+  /// To those that do: flat parameters before and after the optimiser's update.
+  void updated(const ParamLayout&, std::span<const float> before, std::span<const float> after);
   /// Adds what all of them measured in the last call of the plan.
   void write(StepRow& row) const;
 

@@ -39,7 +39,7 @@ Profile profile(const Config& given, const std::filesystem::path& checkpoint, co
   p.predicted_act_std.assign(static_cast<std::size_t>(spec.n_layer), std::nan(""));
   for (const ValueInfo& v : plan.graph().values)
     for (const std::string& point : v.points)
-      if (const int layer = layer_of(point, ".out"); layer >= 0)
+      if (const int layer = index_of(point, "blocks.{i}.out"); layer >= 0)
         p.predicted_act_std[static_cast<std::size_t>(layer)] = std::sqrt(v.expected_var);
   return p;
 }

@@ -77,9 +77,12 @@ TEST(Train, LearnsAndLeavesAWholeRunFolder) {
       ASSERT_EQ(act->size(), 2u);
       EXPECT_GT(act->at(1), act->at(0) * 0.5);
       EXPECT_GT(row.find_layers("grad_std")->at(0), 0);
-      // 16 positions: entropy between 0 and the mean of ln 1 … ln 16.
-      EXPECT_GT(row.find_layers("attn_entropy")->at(0), 0.5);
-      EXPECT_LT(row.find_layers("attn_entropy")->at(0), 1.917);
+      // Over its largest possible: never above 1, and a model that has hardly begun attends almost uniformly.
+      EXPECT_GT(row.find_layers("attn_entropy")->at(0), 0.3);
+      EXPECT_LE(row.find_layers("attn_entropy")->at(0), 1.0);
+      EXPECT_GT(row.find_layers("update_ratio")->at(0), 0);
+      ASSERT_NE(row.find("adjacent_kl"), nullptr);
+      EXPECT_GE(*row.find("adjacent_kl"), 0);
     }
   }
   EXPECT_EQ(losses, 60);
