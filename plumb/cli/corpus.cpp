@@ -21,11 +21,13 @@ Json baselines_json(const Baselines& b) {
   Json j = Json::object();
   j["uniform"] = b.uniform;
   j["unigram"] = b.unigram;
+  j["bigram"] = b.bigram;
+  j["trigram"] = b.trigram;
   return j;
 }
 
 int corpus_command(const Flags& f) {
-  if (f.args.size() != 1) bad_input("name one corpus: `plumb corpus tang`, or a UTF-8 text file");
+  if (f.args.size() != 1) bad_input("name one corpus: `plumb corpus embedded`, or a UTF-8 text file");
   Flags rest = f;
   rest.args.clear();
   Config config = config_of(rest);
@@ -42,12 +44,21 @@ int corpus_command(const Flags& f) {
     j["vocab_size"] = tokenizer.vocab_size();
     j["coverage"] = tokenizer.coverage(c.text);
     j["baselines"] = baselines_json(b);
+    const auto validation = std::u32string_view(c.text).substr(split.train.size());
+    j["floor"] = c.floor ? Json(c.floor(validation, config.model.block_size)) : Json();
+    j["entropy_rate"] = c.entropy_rate ? Json(c.entropy_rate(validation)) : Json();
     fmt::print("{}\n", j.dump());
     return 0;
   }
   fmt::print("{}: {} characters, sha256 {}\n", c.name, c.text.size(), c.sha256);
   fmt::print("{} symbols (one for the unknown) cover {:.2f} %\n", tokenizer.vocab_size(), 100 * tokenizer.coverage(c.text));
-  fmt::print("baselines on the validation split, nats a token: uniform {:.3f}, unigram {:.3f}\n", b.uniform, b.unigram);
+  fmt::print("baselines on the validation split, nats a token: uniform {:.3f}, unigram {:.3f}, bigram {:.3f}, "
+             "trigram {:.3f}\n", b.uniform, b.unigram, b.bigram, b.trigram);
+  if (c.floor) {
+    const auto validation = std::u32string_view(c.text).substr(split.train.size());
+    fmt::print("what wrote it is known: exact floor in blocks of {} {:.3f}, without blocks {:.3f}\n", config.model.block_size,
+               c.floor(validation, config.model.block_size), c.entropy_rate(validation));
+  }
   return 0;
 }
 

@@ -39,7 +39,7 @@ std::string duration(double s) {
 
 std::string baseline_crossed(double loss, const Baselines& b, std::optional<double> floor) {
   std::string best = fmt::format("above uniform {:.2f}", b.uniform);
-  for (const auto& [name, value] : {std::pair{"uniform", b.uniform}, {"unigram", b.unigram}})
+  for (const auto& [name, value] : {std::pair{"uniform", b.uniform}, {"unigram", b.unigram}, {"bigram", b.bigram}, {"trigram", b.trigram}})
     if (loss < value) best = fmt::format("below {} {:.2f}", name, value);
   if (floor && loss < *floor) best = fmt::format("below the floor {:.2f}", *floor);
   return best;
@@ -61,8 +61,8 @@ void Live::start(std::size_t run, const RunStart& s) {
                    m.n_layer, m.d_model, m.n_head, m.d_ff, m.block_size, s.n_params, m.norm, m.placement, m.residual));
   line(fmt::format("{} characters, {} symbols cover {:.2f} %; {} tokens to train on, {} to validate", s.n_characters,
                    s.vocab_size, 100 * s.coverage, s.train_tokens, s.val_tokens));
-  line(fmt::format("baselines on the validation split, nats: uniform {:.3f}, unigram {:.3f}{}", s.baselines.uniform,
-                   s.baselines.unigram, s.floor ? fmt::format("; floor {:.3f} (exact)", *s.floor) : std::string()));
+  line(fmt::format("baselines on the validation split, nats: uniform {:.3f}, unigram {:.3f}, bigram {:.3f}, trigram {:.3f}{}",
+                   s.baselines.uniform, s.baselines.unigram, s.baselines.bigram, s.baselines.trigram, s.floor ? fmt::format("; floor {:.3f} (exact)", *s.floor) : std::string()));
   line(fmt::format("{} thread{}, {} shards of {} sequences, {}, {:.0f} MB", s.threads, s.threads == 1 ? "" : "s", s.shards,
                    s.sequences_a_shard, s.target, static_cast<double>(s.bytes) / 1e6));
   for (const std::string& r : s.remarks) line("note: " + r);

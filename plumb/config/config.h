@@ -65,7 +65,7 @@ struct TrainConfig {
 };
 
 struct DataConfig {
-  std::string corpus = "tang";
+  std::string corpus = "embedded";
   std::string tokenizer = "char";
   std::int64_t vocab_size = 1200;
   double split = 0.9;

@@ -14,8 +14,19 @@ Feed::Feed(const DataConfig& d, const Corpus& corpus, std::int64_t block_size, s
       tokens_(tokenizer_.encode(corpus.text)),
       split_(split_tokens(tokens_, d.split, block_size)),
       baselines_(plumb::baselines(split_.train, split_.validation, tokenizer_.vocab_size())) {
-  windows_.emplace(split_.train, block_size, seed);
-  blocks_.emplace(split_.validation, block_size, ignore_index);
+  if (d.rows == "padded") {
+    const std::int32_t newline = tokenizer_.encode(U"\n").front();
+    rows_.emplace(split_.train, block_size, newline, seed, ignore_index);
+    row_blocks_.emplace(split_.validation, block_size, newline, ignore_index);
+    if (const std::int64_t cut = rows_->lines().cut() + row_blocks_->lines().cut(); cut > 0)
+      remarks_.push_back(fmt::format("{} lines are longer than block_size = {} and are cut there", cut, block_size));
+  } else {
+    windows_.emplace(split_.train, block_size, seed);
+    blocks_.emplace(split_.validation, block_size, ignore_index);
+    // The floor is that of the blocks, and only where no symbol became the unknown.
+    if (corpus.floor && tokenizer_.coverage(corpus.text) == 1)
+      floor_ = corpus.floor(std::u32string_view(corpus.text).substr(split_.train.size()), block_size);
+  }
   if (tokenizer_.vocab_size() < d.vocab_size)
     remarks_.push_back(fmt::format("the corpus has {} symbols (one is for the unknown), fewer than vocab_size = {}",
                                    tokenizer_.vocab_size(), d.vocab_size));
@@ -23,13 +34,13 @@ Feed::Feed(const DataConfig& d, const Corpus& corpus, std::int64_t block_size, s
 
 void Feed::fill(std::int64_t step, std::int64_t first_sample, std::span<std::int32_t> x,
                 std::span<std::int32_t> y) const {
-  windows_->fill(step, first_sample, x, y);
+  rows_ ? rows_->fill(step, first_sample, x, y) : windows_->fill(step, first_sample, x, y);
 }
 
-std::int64_t Feed::val_rows() const { return blocks_->size(); }
-std::int64_t Feed::val_targets() const { return blocks_->targets(); }
+std::int64_t Feed::val_rows() const { return row_blocks_ ? row_blocks_->size() : blocks_->size(); }
+std::int64_t Feed::val_targets() const { return row_blocks_ ? row_blocks_->targets() : blocks_->targets(); }
 void Feed::fill_validation(std::int64_t first_row, std::span<std::int32_t> x, std::span<std::int32_t> y) const {
-  blocks_->fill(first_row, x, y);
+  row_blocks_ ? row_blocks_->fill(first_row, x, y) : blocks_->fill(first_row, x, y);
 }
 
 }  // namespace plumb

@@ -49,6 +49,8 @@ class Feed {
   Split split_;
   std::optional<Windows> windows_;
   std::optional<Blocks> blocks_;
+  std::optional<PaddedRows> rows_;        // rows = "padded": these two instead of the two above
+  std::optional<PaddedBlocks> row_blocks_;
   Baselines baselines_;
   std::optional<double> floor_;
   std::vector<std::string> remarks_;

@@ -209,6 +209,8 @@ class Trainer {
     const Baselines& b = feed_.baselines();
     trace.fact({"baseline_uniform", b.uniform});
     trace.fact({"baseline_unigram", b.unigram});
+    trace.fact({"baseline_bigram", b.bigram});
+    trace.fact({"baseline_trigram", b.trigram});
     if (feed_.floor()) trace.fact({"floor", *feed_.floor()});
     for (std::size_t i = 0; i < n_role; ++i)
       if (t_.lr_scale.values[i] != 1) trace.fact({"lr_scale_" + std::string(role_names[i]), t_.lr_scale.values[i]});
