@@ -1,10 +1,13 @@
 #include "plumb/base/process.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -25,21 +28,75 @@ std::string last_line(std::string_view text) {
   return last;
 }
 
-std::string read_to_end(int fd) {
-  std::string text;
-  std::array<char, 4096> buffer{};
-  for (;;) {
-    const ssize_t n = ::read(fd, buffer.data(), buffer.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return text;
+// A child and the pipe from its standard error. Whoever leaves before the child has ended ends it.
+class Child {
+ public:
+  Child(pid_t pid, int errors) : pid_(pid), errors_(errors) {}
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() {
+    ::close(errors_);
+    if (ended_) return;
+    ::kill(pid_, SIGKILL);
+    while (::waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {
+    }
+  }
+
+  /// Adds what comes within `wait` milliseconds (-1: for ever) to `text`; false at the pipe's end.
+  bool read(std::string& text, int wait) const {
+    pollfd ready{.fd = errors_, .events = POLLIN, .revents = 0};
+    if (::poll(&ready, 1, wait) <= 0) return true;  // nothing yet, or a signal
+    std::array<char, 4096> buffer{};
+    const ssize_t n = ::read(errors_, buffer.data(), buffer.size());
+    if (n < 0) return errno == EINTR;
     text.append(buffer.data(), static_cast<std::size_t>(n));
     if (text.size() > 65536) text.erase(0, text.size() - 32768);  // only the end is of use
+    return n > 0;
   }
-}
+
+  /// True when it has ended; without `wait` at once.
+  bool ended(bool wait) {
+    pid_t found = 0;
+    do found = ::waitpid(pid_, &status_, wait ? 0 : WNOHANG);
+    while (found < 0 && errno == EINTR);
+    return ended_ = found != 0;
+  }
+
+  int exit_code() const { return WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_); }
+
+ private:
+  pid_t pid_;
+  int errors_, status_ = 0;
+  bool ended_ = false;
+};
+
+// Calls back once a period, as often as someone asks whether it is time.
+class Ticker {
+ public:
+  Ticker(const Tick& tick, std::chrono::steady_clock::duration period) : tick_(tick), period_(period) {}
+  void look() {
+    const auto now = std::chrono::steady_clock::now();
+    if (!tick_ || now < next_) return;
+    tick_(now - start_);
+    next_ = now + period_;
+  }
+  /// Milliseconds until the next tick, at least 1; -1 when there is none to come.
+  int left() const {
+    if (!tick_) return -1;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next_ - std::chrono::steady_clock::now());
+    return static_cast<int>(std::clamp<std::chrono::milliseconds::rep>(left.count(), 1, 60'000));
+  }
+
+ private:
+  const Tick& tick_;
+  std::chrono::steady_clock::duration period_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), next_ = start_ + period_;
+};
 
 }  // namespace
 
-ProcessResult run_process(const std::vector<std::string>& argv, const std::filesystem::path& directory) {
+ProcessResult run_process(const std::vector<std::string>& argv, const std::filesystem::path& directory,
+                          const Tick& tick, std::chrono::steady_clock::duration period) {
   std::vector<char*> arguments;
   arguments.reserve(argv.size() + 1);
   for (const std::string& a : argv)
@@ -61,17 +118,22 @@ ProcessResult run_process(const std::vector<std::string>& argv, const std::files
   ::close(errors[1]);
   if (e != 0) {
     ::close(errors[0]);
-    if (e == ENOENT) return {.exit_code = 127, .not_found = true, .last_error = ""};
+    if (e == ENOENT) return {.exit_code = 127, .not_found = true, .last_error = "", .errors = ""};
     fail("cannot start {}: {}", argv[0], reason_of(e));
   }
 
+  Child process(child, errors[0]);
+  Ticker ticker(tick, period);
   ProcessResult result;
-  result.last_error = last_line(read_to_end(errors[0]));
-  ::close(errors[0]);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  while (process.read(result.errors, ticker.left())) ticker.look();
+  // A program may close its standard error and go on; there is nothing to poll then.
+  constexpr int nap = 20;  // milliseconds
+  while (!process.ended(!tick)) {
+    ::poll(nullptr, 0, std::min(ticker.left(), nap));
+    ticker.look();
   }
-  result.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  result.exit_code = process.exit_code();
+  result.last_error = last_line(result.errors);
   return result;
 }
 
