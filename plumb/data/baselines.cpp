@@ -4,8 +4,21 @@
 #include <vector>
 
 #include "plumb/base/error.h"
+#include "plumb/data/kneser_ney.h"
 
 namespace plumb {
+namespace {
+
+// Nats of the targets first … n - 1, each with `context` tokens before it.
+double nats_of(const KneserNey& model, std::span<const std::int32_t> tokens, std::size_t first,
+               std::size_t context) {
+  double nats = 0;
+  for (std::size_t i = first; i < tokens.size(); ++i)
+    nats -= std::log(model.probability(tokens.subspan(i - context, context), tokens[i]));
+  return nats;
+}
+
+}  // namespace
 
 Baselines baselines(std::span<const std::int32_t> train, std::span<const std::int32_t> validation,
                     std::int64_t vocab_size) {
@@ -25,7 +38,12 @@ Baselines baselines(std::span<const std::int32_t> train, std::span<const std::in
   double nats = 0;
   for (std::size_t v = 0; v < size; ++v)
     nats -= static_cast<double>(targets[v]) * std::log(static_cast<double>(counts[v]) / total);
-  return {std::log(static_cast<double>(vocab_size)), nats / static_cast<double>(validation.size() - 1)};
+
+  const KneserNey two(train, vocab_size, 2), three(train, vocab_size, 3);
+  const double bigram = nats_of(two, validation, 1, 1);
+  const double trigram = nats_of(two, validation.first(2), 1, 1) + nats_of(three, validation, 2, 2);
+  const auto n = static_cast<double>(validation.size() - 1);
+  return {std::log(static_cast<double>(vocab_size)), nats / n, bigram / n, trigram / n};
 }
 
 }  // namespace plumb
