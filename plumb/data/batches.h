@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "plumb/base/rng.h"
 
@@ -54,6 +55,77 @@ class Blocks {
   std::span<const std::int32_t> tokens_;
   std::int64_t block_size_;
   std::int32_t ignore_index_;
+};
+
+/// A text cut into its lines, one a row of block_size: the inputs are a newline and the line's characters,
+/// the targets the characters and the newline that ends them; what is left of the row is input 0 and target
+/// ignore_index.
+class Lines {
+ public:
+  /// Borrows `tokens`. Empty lines are left out. A line cut off by the end of `tokens` has no newline to
+  /// predict. bad_input when there is no line, or when the newline has no id of its own (`newline` is the
+  /// unknown's).
+  Lines(std::span<const std::int32_t> tokens, std::int64_t block_size, std::int32_t newline,
+        std::int64_t ignore_index);
+
+  std::int64_t size() const { return static_cast<std::int64_t>(begins_.size()); }
+  /// Targets that count, over all rows.
+  std::int64_t targets() const { return targets_; }
+  /// Lines of more than block_size characters: what follows is no target. (A line of exactly block_size
+  /// characters only loses its newline as a target.)
+  std::int64_t cut() const { return cut_; }
+
+  std::int64_t block_size() const { return block_size_; }
+
+  /// x, y: [block_size], all padding for a row past the last.
+  void fill(std::int64_t row, std::span<std::int32_t> x, std::span<std::int32_t> y) const;
+
+ private:
+  std::span<const std::int32_t> targets_of(std::int64_t row) const;
+  std::span<const std::int32_t> tokens_;
+  std::int64_t block_size_;
+  std::int32_t newline_, ignore_index_;
+  std::vector<std::int64_t> begins_, lengths_;  // of each row's targets in tokens_
+  std::int64_t targets_ = 0, cut_ = 0;
+};
+
+/// Training rows of one line each. Which line a sample gets depends on (seed, step, global sample) only.
+class PaddedRows {
+ public:
+  /// As Lines.
+  PaddedRows(std::span<const std::int32_t> tokens, std::int64_t block_size, std::int32_t newline,
+             std::uint64_t seed, std::int64_t ignore_index = -100);
+
+  /// The line that a sample gets: uniform over 0 … lines().size() - 1.
+  std::int64_t line(std::int64_t step, std::int64_t sample) const;
+  /// x, y: [n, block_size], samples first_sample … first_sample + n - 1.
+  void fill(std::int64_t step, std::int64_t first_sample, std::span<std::int32_t> x,
+            std::span<std::int32_t> y) const;
+  const Lines& lines() const { return lines_; }
+
+ private:
+  Lines lines_;
+  Stream stream_;
+};
+
+/// The validation split's lines in order, each once.
+class PaddedBlocks {
+ public:
+  /// As Lines.
+  PaddedBlocks(std::span<const std::int32_t> tokens, std::int64_t block_size, std::int32_t newline,
+               std::int64_t ignore_index = -100)
+      : lines_(tokens, block_size, newline, ignore_index) {}
+
+  /// Number of rows.
+  std::int64_t size() const { return lines_.size(); }
+  /// Number of targets that count.
+  std::int64_t targets() const { return lines_.targets(); }
+  /// x, y: [n, block_size]: rows first_row … first_row + n - 1; a row past the last is all padding.
+  void fill(std::int64_t first_row, std::span<std::int32_t> x, std::span<std::int32_t> y) const;
+  const Lines& lines() const { return lines_; }
+
+ private:
+  Lines lines_;
 };
 
 }  // namespace plumb
