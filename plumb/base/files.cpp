@@ -27,7 +27,7 @@ struct Descriptor {
 };
 
 [[noreturn]] void cannot_write(const std::filesystem::path& path, int error_number) {
-  fail("cannot write {}: {}", path.string(), reason_of(error_number));
+  bad_input("cannot write {}: {}", path.string(), reason_of(error_number));
 }
 
 // 0, or the errno of the write that failed.
@@ -141,7 +141,7 @@ void make_dirs(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (!error && std::filesystem::is_directory(path, error)) return;
-  fail("cannot make the directory {}: {}", path.string(),
+  bad_input("cannot make the directory {}: {}", path.string(),
        error ? reason_of(error.value()) : reason_of(ENOTDIR));
 }
 

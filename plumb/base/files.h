@@ -12,14 +12,14 @@ namespace plumb {
 /// The bytes of a file. bad_input when it is missing, a directory, unreadable, or larger than `max_bytes`.
 std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes = UINT64_MAX);
 
-/// Writes a temporary file beside `path`, syncs it and renames it over `path`. fail() when any of this does
+/// Writes a temporary file beside `path`, syncs it and renames it over `path`. bad_input when any of this does
 /// not work (a full disk is called that); the temporary file is then removed.
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes);
 
 /// The same for the concatenation of `pieces`.
 void write_file_atomic(const std::filesystem::path& path, std::span<const std::string_view> pieces);
 
-/// Makes the directory and its parents; an existing directory is fine. fail() otherwise.
+/// Makes the directory and its parents; an existing directory is fine. bad_input otherwise.
 void make_dirs(const std::filesystem::path& path);
 
 /// "No such file or directory (…)" worded for people: the reason of an errno value, with what to do for the

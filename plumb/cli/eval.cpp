@@ -23,7 +23,10 @@ std::vector<std::int64_t> sizes_of(const std::string& list, std::int64_t usual) 
     std::int64_t n = 0;
     const auto [end, error] = std::from_chars(list.data() + at, list.data() + comma, n);
     if (error != std::errc() || end != list.data() + comma || n < 1 || n > (1 << 20))
-      bad_input("--block-sizes '{}' is no list of whole numbers from 1 to 1048576; write for example --block-sizes 64,128,256", list);
+      bad_input(
+          "--block-sizes '{}' is no list of whole numbers from 1 to 1048576; write for example --block-sizes "
+          "64,128,256",
+          list);
     sizes.push_back(n);
     at = comma + 1;
   }
@@ -39,13 +42,14 @@ int eval_command(const Flags& f) {
   for (const std::string& s : f.set) set_value(config, s);
   const auto sizes = sizes_of(f.block_sizes, run.info.spec.block_size);
   const Corpus corpus = open_corpus(config.data.corpus, f.quiet);
-  if (corpus.sha256 != run.info.corpus_sha256 && !f.quiet)
+  if (!run.info.corpus_sha256.empty() && corpus.sha256 != run.info.corpus_sha256 && !f.quiet)
     fmt::print(stderr, "note: this is not the text that the run was trained on\n");
   ThreadPool pool(static_cast<int>(config.train.threads));
   Json j = Json::object(), rows = Json::array();
   std::vector<Series> curves;
   for (const std::int64_t block : sizes) {
-    const Feed feed(config.data, corpus, block, static_cast<std::int32_t>(run.info.spec.ignore_index), 0, run.tokenizer);
+    const Feed feed(config.data, corpus, block, static_cast<std::int32_t>(run.info.spec.ignore_index), 0,
+                    run.tokenizer);
     Validation validation(run.info.spec, Components{}, run.store, feed, pool);
     std::vector<double> by_position;
     const double loss = validation.loss(by_position);
@@ -58,11 +62,12 @@ int eval_command(const Flags& f) {
     row["by_position"] = Json(by_position);
     rows.push_back(row);
     Series s{fmt::format("block {}", block), {}};
-    for (std::size_t t = 0; t < by_position.size(); ++t) s.points.emplace_back(static_cast<double>(t), by_position[t]);
+    for (std::size_t t = 0; t < by_position.size(); ++t)
+      s.points.emplace_back(static_cast<double>(t), by_position[t]);
     curves.push_back(std::move(s));
     if (!f.json)
-      fmt::print("block {:>5}: validation loss {:.4f} nats over {} targets ({}){}\n", block, loss, feed.val_targets(),
-                 baseline_crossed(loss, feed.baselines(), feed.floor()),
+      fmt::print("block {:>5}: validation loss {:.4f} nats over {} targets ({}){}\n", block, loss,
+                 feed.val_targets(), baseline_crossed(loss, feed.baselines(), feed.floor()),
                  block > run.info.spec.block_size ? "  past the training length" : "");
   }
   if (f.json) {

@@ -17,7 +17,9 @@ int init_command(const Flags& f) {
     fmt::print("{}\n", config_to_json(c).dump());
     return 0;
   }
-  std::string text = "# plumb train THIS_FILE.  Keys that are comments have their defaults.\n# Presets: `plumb init NAME`, with\n";
+  std::string text =
+      "# plumb train THIS_FILE.  Keys that are comments have their defaults.\n# Presets: `plumb init NAME`, "
+      "with\n";
   for (const Preset& p : presets()) text += fmt::format("#   {:<8} {}\n", p.name, p.about);
   text += "\n" + dump_toml(c, true);
   if (f.out.empty()) {
@@ -25,7 +27,8 @@ int init_command(const Flags& f) {
     return 0;
   }
   std::error_code ignored;
-  if (std::filesystem::exists(f.out, ignored)) bad_input("{} is there already; name another file with --out", f.out);
+  if (std::filesystem::exists(f.out, ignored))
+    bad_input("{} is there already; name another file with --out", f.out);
   write_file_atomic(f.out, text);
   if (!f.quiet) fmt::print(stderr, "wrote {}; now `plumb train {}`\n", f.out, f.out);
   return 0;

@@ -19,7 +19,8 @@ std::size_t columns() {
 std::string diagnostics_of(const StepRow& row) {
   std::string text;
   auto add = [&](const std::string& s) { text += (text.empty() ? "" : "  ") + s; };
-  if (const auto* act = row.find_layers("act_std"); act && !act->empty()) add(fmt::format("stream x{:.2f}", act->back() / act->front()));
+  if (const auto* act = row.find_layers("act_std"); act && !act->empty())
+    add(fmt::format("stream x{:.2f}", act->back() / act->front()));
   if (const auto* h = row.find_layers("attn_entropy"); h && !h->empty()) {
     double sum = 0;
     for (double e : *h) sum += e;
@@ -34,12 +35,16 @@ std::string diagnostics_of(const StepRow& row) {
 std::string duration(double s) {
   const auto n = static_cast<long>(std::lround(s));
   if (n < 60) return fmt::format("{} s", n);
-  return n < 3600 ? fmt::format("{} min {:02} s", n / 60, n % 60) : fmt::format("{} h {:02} min", n / 3600, n / 60 % 60);
+  return n < 3600 ? fmt::format("{} min {:02} s", n / 60, n % 60)
+                  : fmt::format("{} h {:02} min", n / 3600, n / 60 % 60);
 }
 
 std::string baseline_crossed(double loss, const Baselines& b, std::optional<double> floor) {
   std::string best = fmt::format("above uniform {:.2f}", b.uniform);
-  for (const auto& [name, value] : {std::pair{"uniform", b.uniform}, {"unigram", b.unigram}, {"bigram", b.bigram}, {"trigram", b.trigram}})
+  for (const auto& [name, value] : {std::pair{"uniform", b.uniform},
+                                    {"unigram", b.unigram},
+                                    {"bigram", b.bigram},
+                                    {"trigram", b.trigram}})
     if (loss < value) best = fmt::format("below {} {:.2f}", name, value);
   if (floor && loss < *floor) best = fmt::format("below the floor {:.2f}", *floor);
   return best;
@@ -57,16 +62,22 @@ void Live::start(std::size_t run, const RunStart& s) {
   const DecoderSpec& m = s.spec;
   std::string text;
   auto line = [&](const std::string& l) { text += (row.name.empty() ? "" : row.name + ": ") + l + "\n"; };
-  line(fmt::format("{} layers, d_model {}, {} heads, d_ff {}, block {}: {} parameters; norm {}, placement {}, residual {}",
-                   m.n_layer, m.d_model, m.n_head, m.d_ff, m.block_size, s.n_params, m.norm, m.placement, m.residual));
-  line(fmt::format("{} characters, {} symbols cover {:.2f} %; {} tokens to train on, {} to validate", s.n_characters,
-                   s.vocab_size, 100 * s.coverage, s.train_tokens, s.val_tokens));
-  line(fmt::format("baselines on the validation split, nats: uniform {:.3f}, unigram {:.3f}, bigram {:.3f}, trigram {:.3f}{}",
-                   s.baselines.uniform, s.baselines.unigram, s.baselines.bigram, s.baselines.trigram, s.floor ? fmt::format("; floor {:.3f} (exact)", *s.floor) : std::string()));
-  line(fmt::format("{} thread{}, {} shards of {} sequences, {}, {:.0f} MB", s.threads, s.threads == 1 ? "" : "s", s.shards,
-                   s.sequences_a_shard, s.target, static_cast<double>(s.bytes) / 1e6));
+  line(fmt::format(
+      "{} layers, d_model {}, {} heads, d_ff {}, block {}: {} parameters; norm {}, placement {}, residual {}",
+      m.n_layer, m.d_model, m.n_head, m.d_ff, m.block_size, s.n_params, m.norm, m.placement, m.residual));
+  line(fmt::format("{} characters, {} symbols cover {:.2f} %; {} tokens to train on, {} to validate",
+                   s.n_characters, s.vocab_size, 100 * s.coverage, s.train_tokens, s.val_tokens));
+  line(
+      fmt::format("baselines on the validation split, nats: uniform {:.3f}, unigram {:.3f}, bigram {:.3f}, "
+                  "trigram {:.3f}{}",
+                  s.baselines.uniform, s.baselines.unigram, s.baselines.bigram, s.baselines.trigram,
+                  s.floor ? fmt::format("; floor {:.3f} (exact)", *s.floor) : std::string()));
+  line(fmt::format("{} thread{}, {} shards of {} sequences, {}, {:.0f} MB", s.threads,
+                   s.threads == 1 ? "" : "s", s.shards, s.sequences_a_shard, s.target,
+                   static_cast<double>(s.bytes) / 1e6));
   for (const std::string& r : s.remarks) line("note: " + r);
-  line(fmt::format("run folder: {}{}", s.run, s.first_step ? fmt::format(", going on from step {}", s.first_step) : ""));
+  line(fmt::format("run folder: {}{}", s.run,
+                   s.first_step ? fmt::format(", going on from step {}", s.first_step) : ""));
   fmt::print(stderr, "{}", text);
 }
 
@@ -85,8 +96,8 @@ void Live::step(std::size_t run, const StepReport& r) {
   if (!tty_ && r.step % 50 != 0 && !r.val_loss && !last) return;
   row.text = fmt::format("{}{}step {:>5}/{}  loss {:.4f} ({})  {:.0f} tokens/s  {} left{}{}{}", row.name,
                          row.name.empty() ? "" : "  ", r.step, r.steps, r.loss,
-                         baseline_crossed(row.smooth_loss, row.baselines, row.floor), r.tokens_per_s, duration(r.seconds_left),
-                         row.diagnostics.empty() ? "" : "  ", row.diagnostics,
+                         baseline_crossed(row.smooth_loss, row.baselines, row.floor), r.tokens_per_s,
+                         duration(r.seconds_left), row.diagnostics.empty() ? "" : "  ", row.diagnostics,
                          row.val_loss ? fmt::format("  validation {:.4f}", *row.val_loss) : std::string());
   if (!tty_) {
     fmt::print(stderr, "{}\n", row.text);

@@ -13,11 +13,12 @@ namespace plumb::cli {
 /// "45 s", "3 min 02 s", "1 h 05 min"
 std::string duration(double seconds);
 
-/// The best model without (much) context that a loss has already beaten: "below trigram 4.98", or "above uniform 7.09".
+/// The best model without (much) context that a loss has already beaten: "below trigram 4.98", or "above
+/// uniform 7.09".
 std::string baseline_crossed(double loss, const Baselines&, std::optional<double> floor);
 
-/// On a terminal one line a run that stays where it is; elsewhere a plain line now and then. On standard error. Its
-/// functions may be called by several threads.
+/// On a terminal one line a run that stays where it is; elsewhere a plain line now and then. On standard
+/// error. Its functions may be called by several threads.
 class Live {
  public:
   /// `names`: empty text for a single run; else what each line starts with.

@@ -64,14 +64,16 @@ void print(const Profile& p) {
   auto most = [](const std::vector<double>& v) { return *std::ranges::max_element(v); };
   const double act = most(*c.act), grad = most(*c.grad);
   fmt::print("step {}: loss {:.4f} on one batch (ln V = {:.4f})\n\n", p.step, p.loss, p.uniform);
-  fmt::print("{:>5}  {:<32} {:>9}  {:<32} {:>8} {:>9}\n", "layer", "activation std after the block", "theory*",
-             "gradient std at the same place", "entropy", "norm in");
+  fmt::print("{:>5}  {:<32} {:>9}  {:<32} {:>8} {:>9}\n", "layer", "activation std after the block",
+             "theory*", "gradient std at the same place", "entropy", "norm in");
   for (std::size_t i = 0; i < c.act->size(); ++i)
-    fmt::print("{:>5}  {} {:>11.4g} {:>9.4g}  {} {:>11.3g} {:>8.3f} {:>9.4g}\n", i, terminal_bar((*c.act)[i], act, 20),
-               (*c.act)[i], p.predicted_act_std[i], terminal_bar((*c.grad)[i], grad, 20), (*c.grad)[i], at(c.entropy, i),
-               at(c.norm_in, i));
-  fmt::print("\nactivation last / first {:.2f}, gradient first / last {:.2f}, logit std {:.4g}, adjacent KL {:.3g}\n",
-             c.act_ratio(), c.grad_ratio(), scalar(p.row, "logit_std"), scalar(p.row, "adjacent_kl"));
+    fmt::print("{:>5}  {} {:>11.4g} {:>9.4g}  {} {:>11.3g} {:>8.3f} {:>9.4g}\n", i,
+               terminal_bar((*c.act)[i], act, 20), (*c.act)[i], p.predicted_act_std[i],
+               terminal_bar((*c.grad)[i], grad, 20), (*c.grad)[i], at(c.entropy, i), at(c.norm_in, i));
+  fmt::print(
+      "\nactivation last / first {:.2f}, gradient first / last {:.2f}, logit std {:.4g}, adjacent KL "
+      "{:.3g}\n",
+      c.act_ratio(), c.grad_ratio(), scalar(p.row, "logit_std"), scalar(p.row, "adjacent_kl"));
   fmt::print("* at init, for independent tokens and uniform attention; entropy is H / ln(visible keys)\n");
 }
 

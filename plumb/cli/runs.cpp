@@ -40,13 +40,14 @@ Json run_json(const RunSummary& r) {
 void print_table(const std::vector<RunSummary>& runs) {
   std::size_t width = 4;
   for (const RunSummary& r : runs) width = std::max(width, r.path.size());
-  fmt::print("{:<{}}  {:<16}  {:<11} {:>13} {:>8} {:>10} {:>9}  {}\n", "run", width, "changed", "status", "steps", "loss",
-             "validation", "size", "not as by default");
+  fmt::print("{:<{}}  {:<16}  {:<11} {:>13} {:>8} {:>10} {:>9}  {}\n", "run", width, "changed", "status",
+             "steps", "loss", "validation", "size", "not as by default");
   for (const RunSummary& r : runs)
     fmt::print("{:<{}}  {:%Y-%m-%d %H:%M}  {:<11} {:>13} {:>8} {:>10} {:>9}  {}\n", r.path, width,
-               fmt::localtime(static_cast<std::time_t>(r.changed_s)), r.status, fmt::format("{}/{}", r.steps, r.of),
-               r.loss ? fmt::format("{:.4f}", *r.loss) : "–", r.val_loss ? fmt::format("{:.4f}", *r.val_loss) : "–",
-               size_text(r.bytes), r.problem.empty() ? join(r.settings) : r.problem);
+               fmt::localtime(static_cast<std::time_t>(r.changed_s)), r.status,
+               fmt::format("{}/{}", r.steps, r.of), r.loss ? fmt::format("{:.4f}", *r.loss) : "–",
+               r.val_loss ? fmt::format("{:.4f}", *r.val_loss) : "–", size_text(r.bytes),
+               r.problem.empty() ? join(r.settings) : r.problem);
 }
 
 }  // namespace
@@ -90,7 +91,8 @@ std::vector<NamedTrace> open_traces(const std::vector<std::string>& runs, bool q
   for (const std::string& run : runs) {
     std::error_code ignored;
     const fs::path file = fs::is_directory(run, ignored) ? fs::path(run) / "trace.jsonl" : fs::path(run);
-    if (!fs::exists(file, ignored)) bad_input("{} holds no trace; `plumb runs` lists the runs there are", run);
+    if (!fs::exists(file, ignored))
+      bad_input("{} holds no trace; `plumb runs` lists the runs there are", run);
     NamedTrace t{(fs::path(run) / "").parent_path().filename().string(), read_trace(file)};
     if (!short_names.insert(t.name).second) t.name = run;
     if (!t.trace.warning.empty() && !quiet) fmt::print(stderr, "note: {}: {}\n", run, t.trace.warning);

@@ -19,18 +19,23 @@ int sample_command(const Flags& f) {
   const DecoderSpec& spec = run.info.spec;
   const std::string start = f.prompt.empty() ? "\n" : f.prompt;
   std::vector<std::int32_t> prompt = run.tokenizer.encode(start, "the prompt");
-  if (f.prompt.empty() && prompt.front() == CharTokenizer::unknown_id) prompt = {1};  // no newline: the most frequent character
+  if (f.prompt.empty() && prompt.front() == CharTokenizer::unknown_id)
+    prompt = {1};  // no newline: the most frequent character
   const auto unknown = std::ranges::count(prompt, CharTokenizer::unknown_id);
   if (unknown > 0 && !f.quiet)
-    fmt::print(stderr, "note: {} character(s) of the prompt are not in the model's vocabulary and are read as unknown\n", unknown);
+    fmt::print(
+        stderr,
+        "note: {} character(s) of the prompt are not in the model's vocabulary and are read as unknown\n",
+        unknown);
 
   const auto used = static_cast<std::int64_t>(prompt.size());
   const bool bounded = spec.position == "learned";  // has no row past block_size
   const std::int64_t room = bounded ? spec.block_size - used : 200;
   const std::int64_t wanted = f.tokens > 0 ? f.tokens : room;
   if (bounded && (room < 1 || wanted > room))
-    bad_input("learned positions end at block_size {}: after a prompt of {} tokens at most {} can follow; {}", spec.block_size,
-              used, std::max<std::int64_t>(0, room), room < 1 ? "shorten the prompt" : "lower --tokens");
+    bad_input("learned positions end at block_size {}: after a prompt of {} tokens at most {} can follow; {}",
+              spec.block_size, used, std::max<std::int64_t>(0, room),
+              room < 1 ? "shorten the prompt" : "lower --tokens");
 
   CachedDecoder decoder(spec, Components{}, run.store, spec.block_size);
   const Sampling how{f.temperature, f.top_k, f.seed};

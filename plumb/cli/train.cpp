@@ -52,8 +52,10 @@ void print_end(const TrainResult& r, const std::string& name, bool quiet) {
   if (r.status == "interrupted")
     fmt::print(stderr, "{}interrupted after {} steps; go on with `plumb resume {}`\n", who, r.steps, r.run);
   if (r.status == "non_finite")
-    fmt::print(stderr, "plumb: {}stopped at step {}, before its update: {}; {}, or look at {}/trace.jsonl\n", who, r.steps,
-               r.reason, r.steps == 0 ? "check init.std and model.norm_eps" : "lower train.lr, lengthen train.warmup", r.run);
+    fmt::print(stderr, "plumb: {}stopped at step {}, before its update: {}; {}, or look at {}/trace.jsonl\n",
+               who, r.steps, r.reason,
+               r.steps == 0 ? "check init.std and model.norm_eps" : "lower train.lr, lengthen train.warmup",
+               r.run);
 }
 
 /// A run of this command, and how it ended.
@@ -99,7 +101,8 @@ int train_all(std::vector<Run>& runs, const Flags& f) {
   listen_for_interrupts();
   {
     std::vector<std::jthread> threads;
-    for (std::size_t i = 1; i < runs.size(); ++i) threads.emplace_back([&, i] { train_one(runs[i], i, f, live); });
+    for (std::size_t i = 1; i < runs.size(); ++i)
+      threads.emplace_back([&, i] { train_one(runs[i], i, f, live); });
     train_one(runs[0], 0, f, live);
   }
   live.close();
@@ -138,7 +141,9 @@ int train_command(const Flags& f) {
       r.name = fs::path(file).stem().string();
       r.job.out = fs::path(out) / r.name;
       for (const Run& other : runs)
-        if (other.name == r.name) bad_input("two of the configs are called '{}'; rename one, as a run is named after its config", r.name);
+        if (other.name == r.name)
+          bad_input("two of the configs are called '{}'; rename one, as a run is named after its config",
+                    r.name);
       // Several runs share the processor.
       TrainConfig& t = r.job.config.train;
       const auto all = t.threads ? t.threads : static_cast<std::int64_t>(std::thread::hardware_concurrency());

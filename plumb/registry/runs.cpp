@@ -15,7 +15,8 @@ namespace {
 
 bool is_run(const fs::path& folder) {
   std::error_code ignored;
-  return fs::is_regular_file(folder / "trace.jsonl", ignored) && fs::is_regular_file(folder / "config.toml", ignored);
+  return fs::is_regular_file(folder / "trace.jsonl", ignored) &&
+         fs::is_regular_file(folder / "config.toml", ignored);
 }
 
 std::vector<std::string> settings_of(const Config& c) {
@@ -82,7 +83,8 @@ RunSummary read_run(const fs::path& run) {
 std::vector<RunSummary> list_runs(const fs::path& folder, const std::vector<std::string>& query) {
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored))
-    bad_input("there is no folder {} with runs; `plumb train` makes one, or name another with --out", folder.string());
+    bad_input("there is no folder {} with runs; `plumb train` makes one, or name another with --out",
+              folder.string());
   std::vector<RunSummary> found;
   find(folder, 2, found);
   std::erase_if(found, [&](const RunSummary& r) { return !matches(r, query); });
@@ -94,7 +96,8 @@ void remove_runs(const std::vector<fs::path>& runs, bool force) {
   for (const fs::path& run : runs) {
     if (!is_run(run)) bad_input("{} is no run folder; `plumb runs` lists those there are", run.string());
     if (!force && read_run(run).status == "unfinished")
-      bad_input("{} is unfinished: it may still be running; add --force to delete it all the same", run.string());
+      bad_input("{} is unfinished: it may still be running; add --force to delete it all the same",
+                run.string());
   }
   for (const fs::path& run : runs) {
     std::error_code error;

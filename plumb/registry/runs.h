@@ -10,25 +10,25 @@ namespace plumb {
 
 struct RunSummary {
   std::string path;
-  std::string status;              // done, interrupted, non_finite, unfinished (still running, or killed), damaged
-  std::int64_t steps = 0, of = 0;  // updates known to the trace, and asked for
+  std::string status;  // done, interrupted, non_finite, unfinished (still running, or killed), damaged
+  std::int64_t steps = 0, of = 0;        // updates known to the trace, and asked for
   std::optional<double> loss, val_loss;  // the last of each
   std::uint64_t bytes = 0;
-  std::int64_t changed_s = 0;      // seconds since 1970 of the trace's last change
+  std::int64_t changed_s = 0;  // seconds since 1970 of the trace's last change
   /// Settings that are not the defaults: "model.placement = \"post\"", …
   std::vector<std::string> settings;
-  std::string problem;             // damaged: what is wrong
+  std::string problem;  // damaged: what is wrong
 };
 
 /// One run folder. Never throws for what is in it: a folder that cannot be read is `damaged`.
 RunSummary read_run(const std::filesystem::path& run);
 
-/// All run folders in `folder`, at most two levels down, oldest first. A word of `query` must be part of the path, the
-/// status or a setting; all words must. bad_input when there is no such folder.
+/// All run folders in `folder`, at most two levels down, oldest first. A word of `query` must be part of the
+/// path, the status or a setting; all words must. bad_input when there is no such folder.
 std::vector<RunSummary> list_runs(const std::filesystem::path& folder, const std::vector<std::string>& query);
 
-/// Deletes run folders with all they hold. bad_input, before anything is deleted, when one of them is no run folder or is
-/// still unfinished and `force` is not given.
+/// Deletes run folders with all they hold. bad_input, before anything is deleted, when one of them is no run
+/// folder or is still unfinished and `force` is not given.
 void remove_runs(const std::vector<std::filesystem::path>& runs, bool force);
 
 }  // namespace plumb

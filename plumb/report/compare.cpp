@@ -12,12 +12,14 @@
 namespace plumb {
 namespace {
 
-void flatten(const Json& j, const std::string& prefix, std::vector<std::pair<std::string, std::string>>& out) {
+void flatten(const Json& j, const std::string& prefix,
+             std::vector<std::pair<std::string, std::string>>& out) {
   if (!j.is_object()) {
     out.emplace_back(prefix, j.is_string() ? j.as_string(prefix) : j.dump());
     return;
   }
-  for (const auto& [key, value] : j.as_object(prefix)) flatten(value, prefix.empty() ? key : prefix + "." + key, out);
+  for (const auto& [key, value] : j.as_object(prefix))
+    flatten(value, prefix.empty() ? key : prefix + "." + key, out);
 }
 
 constexpr std::size_t loss_window = 50;
@@ -86,7 +88,8 @@ std::vector<Difference> config_differences(const std::vector<NamedTrace>& traces
   for (const std::string& key : keys) {
     Difference d{key, {}};
     for (const auto& v : values) d.values.push_back(v.contains(key) ? v.at(key) : "–");
-    if (std::ranges::any_of(d.values, [&](const std::string& v) { return v != d.values.front(); })) all.push_back(d);
+    if (std::ranges::any_of(d.values, [&](const std::string& v) { return v != d.values.front(); }))
+      all.push_back(d);
   }
   return all;
 }
@@ -96,7 +99,8 @@ std::vector<Measured> last_values(const std::vector<NamedTrace>& traces) {
   for (std::size_t i = 0; i < traces.size(); ++i)
     for (const auto& [metric, v] : last_of(traces[i].trace)) {
       auto known = std::ranges::find(all, metric, &Measured::metric);
-      if (known == all.end()) known = all.insert(all.end(), {metric, std::vector<double>(traces.size(), std::nan(""))});
+      if (known == all.end())
+        known = all.insert(all.end(), {metric, std::vector<double>(traces.size(), std::nan(""))});
       known->values[i] = v;
     }
   return all;

@@ -8,7 +8,8 @@
 
 namespace plumb {
 
-std::string terminal_plot(const std::vector<Series>& series, std::size_t width, std::size_t height, bool log_y) {
+std::string terminal_plot(const std::vector<Series>& series, std::size_t width, std::size_t height,
+                          bool log_y) {
   auto shown = [&](const std::pair<double, double>& p) {
     return std::isfinite(p.first) && std::isfinite(p.second) && (!log_y || p.second > 0);
   };
@@ -29,8 +30,10 @@ std::string terminal_plot(const std::vector<Series>& series, std::size_t width, 
     const char letter = static_cast<char>('a' + static_cast<int>(i % 26));
     for (const auto& p : series[i].points) {
       if (!shown(p)) continue;
-      const auto column = static_cast<std::size_t>(std::lround((p.first - x0) / (x1 - x0) * static_cast<double>(width - 1)));
-      const auto row = static_cast<std::size_t>(std::lround((y1 - scaled(p.second)) / (y1 - y0) * static_cast<double>(height - 1)));
+      const auto column =
+          static_cast<std::size_t>(std::lround((p.first - x0) / (x1 - x0) * static_cast<double>(width - 1)));
+      const auto row = static_cast<std::size_t>(
+          std::lround((y1 - scaled(p.second)) / (y1 - y0) * static_cast<double>(height - 1)));
       char& c = canvas[row][column];
       c = c == ' ' || c == letter ? letter : '*';
     }
@@ -45,7 +48,8 @@ std::string terminal_plot(const std::vector<Series>& series, std::size_t width, 
   }
   const std::string left = fmt::format("{:g}", x0), right = fmt::format("{:g}", x1);
   out += std::string(11, ' ') + "+" + std::string(width, '-') + "\n" + std::string(12, ' ') + left +
-         std::string(width > left.size() + right.size() ? width - left.size() - right.size() : 1, ' ') + right + "\n";
+         std::string(width > left.size() + right.size() ? width - left.size() - right.size() : 1, ' ') +
+         right + "\n";
   for (std::size_t i = 0; i < series.size(); ++i)
     out += fmt::format("{:>12} {}\n", static_cast<char>('a' + static_cast<int>(i % 26)), series[i].name);
   return out;

@@ -18,7 +18,8 @@ bool ProbeSet::watches_update() const {
   return std::ranges::any_of(probes_, [](const auto& p) { return p->watches_update(); });
 }
 
-void ProbeSet::updated(const ParamLayout& layout, std::span<const float> before, std::span<const float> after) {
+void ProbeSet::updated(const ParamLayout& layout, std::span<const float> before,
+                       std::span<const float> after) {
   for (const auto& p : probes_)
     if (p->watches_update()) p->updated(layout, before, after);
 }
@@ -30,9 +31,8 @@ void ProbeSet::write(StepRow& row) const {
 Observers observers_of(ProbeSet& probes) {
   Observers o{probes.hooks(), {}, [&probes](StepRow& row) { probes.write(row); }};
   if (probes.watches_update())
-    o.updated = [&probes](const ParamLayout& layout, std::span<const float> before, std::span<const float> after) {
-      probes.updated(layout, before, after);
-    };
+    o.updated = [&probes](const ParamLayout& layout, std::span<const float> before,
+                          std::span<const float> after) { probes.updated(layout, before, after); };
   return o;
 }
 

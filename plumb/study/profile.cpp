@@ -18,14 +18,16 @@ Profile profile(const Config& given, const std::filesystem::path& checkpoint, co
   const TrainConfig& t = config.train;
   DecoderSpec spec = opened ? opened->info.spec : spec_from_config(config, 1);
   const Feed feed(config.data, corpus, spec.block_size, static_cast<std::int32_t>(spec.ignore_index),
-                  static_cast<std::uint64_t>(t.seed), opened ? std::optional(opened->tokenizer) : std::nullopt);
+                  static_cast<std::uint64_t>(t.seed),
+                  opened ? std::optional(opened->tokenizer) : std::nullopt);
   spec.vocab_size = feed.tokenizer().vocab_size();
   ParamStore<float> fresh(decoder_layout<float>(spec, components), static_cast<std::uint64_t>(t.seed));
   ThreadPool pool(static_cast<int>(t.threads));
   ProbeSet probes(spec);
   const auto hooks = probes.hooks();
-  auto plan = make_plan<float>(spec, components, opened ? opened->store : fresh,
-                               {.mode = Mode::train, .batch = t.batch_size, .block = spec.block_size}, pool, hooks);
+  auto plan =
+      make_plan<float>(spec, components, opened ? opened->store : fresh,
+                       {.mode = Mode::train, .batch = t.batch_size, .block = spec.block_size}, pool, hooks);
 
   Profile p;
   p.step = opened ? opened->info.step : 0;

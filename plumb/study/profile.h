@@ -10,13 +10,15 @@
 namespace plumb {
 
 struct Profile {
-  std::int64_t step = 0;                      // updates applied: 0 at init
-  double loss = 0, uniform = 0;               // of the batch; ln V
-  StepRow row;                                // what the probes measured: docs/trace.md
-  std::vector<double> predicted_act_std;      // at init, for independent inputs; NaN where no theory is known
+  std::int64_t step = 0;                  // updates applied: 0 at init
+  double loss = 0, uniform = 0;           // of the batch; ln V
+  StepRow row;                            // what the probes measured: docs/trace.md
+  std::vector<double> predicted_act_std;  // at init, for independent inputs; NaN where no theory is known
 };
 
-/// Of a fresh model of `config`, or, with `checkpoint` not empty, of that run or checkpoint. One training batch of `corpus`.
-Profile profile(const Config& config, const std::filesystem::path& checkpoint, const Components&, const Corpus&);
+/// Of a fresh model of `config`, or, with `checkpoint` not empty, of that run or checkpoint. One training
+/// batch of `corpus`.
+Profile profile(const Config& config, const std::filesystem::path& checkpoint, const Components&,
+                const Corpus&);
 
 }  // namespace plumb

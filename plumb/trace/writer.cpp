@@ -14,7 +14,7 @@ namespace plumb {
 namespace {
 
 [[noreturn]] void cannot_write(const std::filesystem::path& path, int error_number) {
-  fail("cannot write the trace {}: {}", path.string(), reason_of(error_number));
+  bad_input("cannot write the trace {}: {}", path.string(), reason_of(error_number));
 }
 
 int open_at_end(const std::filesystem::path& path, int extra_flags) {

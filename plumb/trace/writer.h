@@ -24,7 +24,7 @@ class TraceWriter {
   TraceWriter& operator=(TraceWriter&& other) noexcept;
   ~TraceWriter();
 
-  /// fail() when the row cannot be written in full (a full disk is called that).
+  /// bad_input when the row cannot be written in full (a full disk is called that).
   void fact(const FactRow& row);
   void step(const StepRow& row);
 

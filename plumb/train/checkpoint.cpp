@@ -48,7 +48,7 @@ CheckpointInfo info_of(const TensorFile& f) {
   i.tokenizer = Json::parse(get("tokenizer"), f.name);
   i.step = Json::parse(get("step"), f.name).as_int(f.name + ": step");
   i.target = get("target");
-  i.corpus_sha256 = get("corpus_sha256");
+  if (f.metadata.contains("corpus_sha256")) i.corpus_sha256 = get("corpus_sha256");
   return i;
 }
 

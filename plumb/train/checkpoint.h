@@ -16,7 +16,7 @@ struct CheckpointInfo {
   Json tokenizer;
   std::int64_t step = 0;  // updates applied
   std::string target;     // instruction set that made it: other targets may give other bits
-  std::string corpus_sha256 = {};
+  std::string corpus_sha256 = {};  // empty: written before checkpoints said so
 };
 
 /// Writes parameters by name, `optim.m.*`, `optim.v.*`, saved state `state.*`, and the metadata. Atomic; the same state

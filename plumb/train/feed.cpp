@@ -19,7 +19,8 @@ Feed::Feed(const DataConfig& d, const Corpus& corpus, std::int64_t block_size, s
     rows_.emplace(split_.train, block_size, newline, seed, ignore_index);
     row_blocks_.emplace(split_.validation, block_size, newline, ignore_index);
     if (const std::int64_t cut = rows_->lines().cut() + row_blocks_->lines().cut(); cut > 0)
-      remarks_.push_back(fmt::format("{} lines are longer than block_size = {} and are cut there", cut, block_size));
+      remarks_.push_back(
+          fmt::format("{} lines are longer than block_size = {} and are cut there", cut, block_size));
   } else {
     windows_.emplace(split_.train, block_size, seed);
     blocks_.emplace(split_.validation, block_size, ignore_index);
@@ -28,8 +29,9 @@ Feed::Feed(const DataConfig& d, const Corpus& corpus, std::int64_t block_size, s
       floor_ = corpus.floor(std::u32string_view(corpus.text).substr(split_.train.size()), block_size);
   }
   if (tokenizer_.vocab_size() < d.vocab_size)
-    remarks_.push_back(fmt::format("the corpus has {} symbols (one is for the unknown), fewer than vocab_size = {}",
-                                   tokenizer_.vocab_size(), d.vocab_size));
+    remarks_.push_back(
+        fmt::format("the corpus has {} symbols (one is for the unknown), fewer than vocab_size = {}",
+                    tokenizer_.vocab_size(), d.vocab_size));
 }
 
 void Feed::fill(std::int64_t step, std::int64_t first_sample, std::span<std::int32_t> x,
@@ -39,7 +41,8 @@ void Feed::fill(std::int64_t step, std::int64_t first_sample, std::span<std::int
 
 std::int64_t Feed::val_rows() const { return row_blocks_ ? row_blocks_->size() : blocks_->size(); }
 std::int64_t Feed::val_targets() const { return row_blocks_ ? row_blocks_->targets() : blocks_->targets(); }
-void Feed::fill_validation(std::int64_t first_row, std::span<std::int32_t> x, std::span<std::int32_t> y) const {
+void Feed::fill_validation(std::int64_t first_row, std::span<std::int32_t> x,
+                           std::span<std::int32_t> y) const {
   row_blocks_ ? row_blocks_->fill(first_row, x, y) : blocks_->fill(first_row, x, y);
 }
 

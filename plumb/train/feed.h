@@ -1,4 +1,5 @@
-// From a corpus to what a run reads: tokens, the split, batches, and what a model without context would score.
+// From a corpus to what a run reads: tokens, the split, batches, and what a model without context would
+// score.
 #pragma once
 #include <memory>
 #include <optional>
@@ -13,10 +14,10 @@ namespace plumb {
 
 class Feed {
  public:
-  /// Tokenizes `corpus` (with `tokenizer` where one is given: that of a checkpoint) and splits it as [data] says.
-  /// bad_input when a part is too short for `block_size`. `seed` keys the order of training samples.
-  Feed(const DataConfig&, const Corpus& corpus, std::int64_t block_size, std::int32_t ignore_index, std::uint64_t seed,
-       std::optional<CharTokenizer> tokenizer = {});
+  /// Tokenizes `corpus` (with `tokenizer` where one is given: that of a checkpoint) and splits it as [data]
+  /// says. bad_input when a part is too short for `block_size`. `seed` keys the order of training samples.
+  Feed(const DataConfig&, const Corpus& corpus, std::int64_t block_size, std::int32_t ignore_index,
+       std::uint64_t seed, std::optional<CharTokenizer> tokenizer = {});
 
   const CharTokenizer& tokenizer() const { return tokenizer_; }
   std::int64_t block_size() const { return block_size_; }
@@ -25,14 +26,15 @@ class Feed {
   std::int64_t val_tokens() const { return static_cast<std::int64_t>(split_.validation.size()); }
   double coverage() const { return tokenizer_.coverage(corpus_->text); }
   const Baselines& baselines() const { return baselines_; }
-  /// Exact mean -log p of the validation targets within their own windows; only for generated corpora whose every symbol
-  /// has an id.
+  /// Exact mean -log p of the validation targets within their own windows; only for generated corpora whose
+  /// every symbol has an id.
   std::optional<double> floor() const { return floor_; }
   /// What a person should know: fewer symbols than asked for, lines that were cut.
   const std::vector<std::string>& remarks() const { return remarks_; }
 
   /// x, y: [n, block_size]; depends on (seed, step, global sample) only.
-  void fill(std::int64_t step, std::int64_t first_sample, std::span<std::int32_t> x, std::span<std::int32_t> y) const;
+  void fill(std::int64_t step, std::int64_t first_sample, std::span<std::int32_t> x,
+            std::span<std::int32_t> y) const;
 
   /// The validation split, row by row. A row past the last is all padding.
   std::int64_t val_rows() const;
@@ -49,7 +51,7 @@ class Feed {
   Split split_;
   std::optional<Windows> windows_;
   std::optional<Blocks> blocks_;
-  std::optional<PaddedRows> rows_;        // rows = "padded": these two instead of the two above
+  std::optional<PaddedRows> rows_;  // rows = "padded": these two instead of the two above
   std::optional<PaddedBlocks> row_blocks_;
   Baselines baselines_;
   std::optional<double> floor_;

@@ -15,7 +15,8 @@ void refuse_used_folder(const fs::path& out) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(out, error);
   if (status.type() == fs::file_type::not_found) return;
-  if (error) bad_input("{} cannot be a run folder: {}; name another with --out", out.string(), error.message());
+  if (error)
+    bad_input("{} cannot be a run folder: {}; name another with --out", out.string(), error.message());
   if (!fs::is_directory(out, error))
     bad_input("{} is not a folder; name a folder for the run with --out", out.string());
   for (fs::directory_iterator it(out, error), end; !error && it != end; it.increment(error)) {
@@ -29,11 +30,14 @@ void refuse_used_folder(const fs::path& out) {
 void claim_folder(const fs::path& out) {
   make_dirs(out);
   std::FILE* f = std::fopen((out / "trace.jsonl").c_str(), "wx");
-  if (!f) bad_input("{} already holds a run, or cannot be written; name another folder with --out", out.string());
+  if (!f)
+    bad_input("{} already holds a run, or cannot be written; name another folder with --out", out.string());
   std::fclose(f);
 }
 
-std::string checkpoint_name(std::int64_t step) { return "checkpoint-" + std::to_string(step) + ".safetensors"; }
+std::string checkpoint_name(std::int64_t step) {
+  return "checkpoint-" + std::to_string(step) + ".safetensors";
+}
 
 std::vector<fs::path> checkpoints(const fs::path& run) {
   std::vector<std::pair<std::int64_t, fs::path>> found;

@@ -5,7 +5,8 @@
 
 namespace plumb {
 
-/// bad_input when `out` cannot become a run folder: it is no folder, cannot be looked at, or already holds a run.
+/// bad_input when `out` cannot become a run folder: it is no folder, cannot be looked at, or already holds a
+/// run.
 void refuse_used_folder(const std::filesystem::path& out);
 
 /// Makes the folder and takes it: of two runs that start in one folder at the same moment only one may go on.

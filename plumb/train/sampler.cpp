@@ -11,7 +11,8 @@
 namespace plumb {
 namespace {
 
-// Parameters lie at the same offsets in both layouts; saved states are found by name among those that only decoding has.
+// Parameters lie at the same offsets in both layouts; saved states are found by name among those that only
+// decoding has.
 void copy_model(const ParamStore<float>& from, ParamStore<float>& to) {
   std::ranges::copy(from.values(), to.values().begin());
   for (const StateInfo& s : from.layout().states)
@@ -24,13 +25,15 @@ void copy_model(const ParamStore<float>& from, ParamStore<float>& to) {
 
 }  // namespace
 
-CachedDecoder::CachedDecoder(const DecoderSpec& spec, const Components& components, const ParamStore<float>& trained,
-                             std::int64_t context)
+CachedDecoder::CachedDecoder(const DecoderSpec& spec, const Components& components,
+                             const ParamStore<float>& trained, std::int64_t context)
     : spec_(spec),
       store_(decoder_layout<float>(spec, components, context), 0),
-      plan_(make_plan<float>(spec, components, store_, {.mode = Mode::eval, .batch = 1, .block = 1, .context = context},
-                             pool_, hooks_)) {
-  if (trained.values().size() != store_.values().size()) fail("[sampler] the parameters belong to another model");
+      plan_(make_plan<float>(spec, components, store_,
+                             {.mode = Mode::eval, .batch = 1, .block = 1, .context = context}, pool_,
+                             hooks_)) {
+  if (trained.values().size() != store_.values().size())
+    fail("[sampler] the parameters belong to another model");
   copy_model(trained, store_);
 }
 
@@ -60,7 +63,8 @@ std::int32_t draw(std::span<const float> logits, const Sampling& s, std::int64_t
     p.push_back(std::exp((static_cast<double>(logits[static_cast<std::size_t>(id)]) - top) / s.temperature));
     total += p.back();
   }
-  const double u = stream(s.seed, "sample").uniform(static_cast<std::uint64_t>(sample), 0, static_cast<std::uint64_t>(index));
+  const double u = stream(s.seed, "sample")
+                       .uniform(static_cast<std::uint64_t>(sample), 0, static_cast<std::uint64_t>(index));
   double seen = 0;
   for (std::size_t i = 0; i < ids.size(); ++i)
     if ((seen += p[i]) > u * total) return ids[i];

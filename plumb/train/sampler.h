@@ -11,11 +11,13 @@ namespace plumb {
 /// A model that decodes: feed a token, read the logits of the next one.
 class CachedDecoder {
  public:
-  /// Copies parameters and saved state of `trained`. `context`: positions that attention keeps; past it the oldest drop out.
-  CachedDecoder(const DecoderSpec&, const Components&, const ParamStore<float>& trained, std::int64_t context);
+  /// Copies parameters and saved state of `trained`. `context`: positions that attention keeps; past it the
+  /// oldest drop out.
+  CachedDecoder(const DecoderSpec&, const Components&, const ParamStore<float>& trained,
+                std::int64_t context);
 
-  /// Logits (V) after the tokens so far and this one; valid until the next call. bad_input when a learned position code has
-  /// no row for it.
+  /// Logits (V) after the tokens so far and this one; valid until the next call. bad_input when a learned
+  /// position code has no row for it.
   std::span<const float> next(std::int32_t token);
   /// Tokens fed so far.
   std::int64_t position() const { return position_; }
@@ -25,7 +27,9 @@ class CachedDecoder {
  private:
   struct Logits final : Hook<float> {
     std::vector<float> row;
-    bool wants(std::string_view point, Dir dir) const override { return point == "logits" && dir == Dir::forward; }
+    bool wants(std::string_view point, Dir dir) const override {
+      return point == "logits" && dir == Dir::forward;
+    }
     void at(std::string_view, Dir, View<float> v, int) override { row.assign(v.row(0), v.row(0) + v.cols); }
   };
   DecoderSpec spec_;
@@ -43,8 +47,8 @@ struct Sampling {
   std::uint64_t seed = 0;
 };
 
-/// Draws token number `index` of sample number `sample` from softmax(logits / temperature), over the top k. The unknown
-/// token (id 0) is never drawn. Depends on (seed, sample, index) and the logits only.
+/// Draws token number `index` of sample number `sample` from softmax(logits / temperature), over the top k.
+/// The unknown token (id 0) is never drawn. Depends on (seed, sample, index) and the logits only.
 std::int32_t draw(std::span<const float> logits, const Sampling&, std::int64_t sample, std::int64_t index);
 
 }  // namespace plumb

@@ -116,7 +116,7 @@ class Trainer {
   // The step counter, tensors, and what earlier rows of the trace say about the losses.
   void continue_from_checkpoint() {
     const CheckpointInfo info = load_checkpoint(resumed_, store_, optimizer_);
-    if (info.corpus_sha256 != feed_.corpus().sha256)
+    if (!info.corpus_sha256.empty() && info.corpus_sha256 != feed_.corpus().sha256)
       bad_input("the corpus {} is not the one that {} was trained on (its SHA-256 differs); bring that text back, or start "
                 "a new run with `plumb train --from {}`",
                 feed_.corpus().name, out_.string(), out_.string());

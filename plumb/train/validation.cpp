@@ -7,7 +7,9 @@
 
 namespace plumb {
 
-void Validation::ByPosition::begin(int n_shard) { sums_.assign(static_cast<std::size_t>(n_shard * block_), 0.0); }
+void Validation::ByPosition::begin(int n_shard) {
+  sums_.assign(static_cast<std::size_t>(n_shard * block_), 0.0);
+}
 
 void Validation::ByPosition::at(std::string_view, Dir, View<float> v, int shard) {
   for (std::int64_t i = 0; i < v.rows; ++i)
@@ -18,13 +20,14 @@ void Validation::ByPosition::add_to(std::vector<double>& sums) const {
   for (std::size_t i = 0; i < sums_.size(); ++i) sums[i % static_cast<std::size_t>(block_)] += sums_[i];
 }
 
-Validation::Validation(const DecoderSpec& spec, const Components& components, ParamStore<float>& store, const Feed& feed,
-                       ThreadPool& pool)
+Validation::Validation(const DecoderSpec& spec, const Components& components, ParamStore<float>& store,
+                       const Feed& feed, ThreadPool& pool)
     : feed_(feed),
       batch_(std::min<std::int64_t>(feed.val_rows(), std::max<std::int64_t>(1, 4096 / feed.block_size()))),
       block_(feed.block_size()),
       by_position_(block_),
-      plan_(make_plan<float>(spec, components, store, {.mode = Mode::eval, .batch = batch_, .block = block_}, pool, hooks_)),
+      plan_(make_plan<float>(spec, components, store, {.mode = Mode::eval, .batch = batch_, .block = block_},
+                             pool, hooks_)),
       x_(static_cast<std::size_t>(batch_ * block_)),
       y_(x_.size()) {
   plan_.observe(false);

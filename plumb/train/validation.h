@@ -11,7 +11,8 @@ namespace plumb {
 class Validation {
  public:
   /// Rows of `feed.block_size()` tokens, about 4,096 tokens a call. Borrows all of its arguments.
-  Validation(const DecoderSpec& spec, const Components&, ParamStore<float>& store, const Feed& feed, ThreadPool& pool);
+  Validation(const DecoderSpec& spec, const Components&, ParamStore<float>& store, const Feed& feed,
+             ThreadPool& pool);
 
   /// Mean cross-entropy in nats over all targets.
   double loss();
@@ -26,7 +27,9 @@ class Validation {
   class ByPosition final : public Hook<float> {
    public:
     explicit ByPosition(std::int64_t block) : block_(block) {}
-    bool wants(std::string_view point, Dir dir) const override { return point == "loss.token" && dir == Dir::forward; }
+    bool wants(std::string_view point, Dir dir) const override {
+      return point == "loss.token" && dir == Dir::forward;
+    }
     void begin(int n_shard) override;
     void at(std::string_view, Dir, View<float> v, int shard) override;
     void add_to(std::vector<double>& sums) const;

@@ -45,7 +45,7 @@ TEST(Files, SayWhatIsWrong) {
             "cannot read " + dir.path.string() + ": it is a directory; name a file");
   EXPECT_EQ(error_text([&] { write_file_atomic(x + "/y", "a"); }, &code),
             "cannot write " + x + "/y: no such file or directory; check the path");
-  EXPECT_EQ(code, 1);
+  EXPECT_EQ(code, 2);
   write_file_atomic(x, "abc");
   EXPECT_EQ(error_text([&] { make_dirs(x); }),
             "cannot make the directory " + x + ": a part of the path is not a directory; check the path");

@@ -15,7 +15,9 @@ namespace {
 
 struct Catch final : Hook<float> {
   std::vector<float> logits;
-  bool wants(std::string_view point, Dir dir) const override { return point == "logits" && dir == Dir::forward; }
+  bool wants(std::string_view point, Dir dir) const override {
+    return point == "logits" && dir == Dir::forward;
+  }
   void at(std::string_view, Dir, View<float> v, int) override {
     logits.clear();
     for (std::int64_t i = 0; i < v.rows; ++i) logits.insert(logits.end(), v.row(i), v.row(i) + v.cols);
@@ -32,8 +34,8 @@ double worst_difference(DecoderSpec spec) {
   rig.plan.commit();
   ThreadPool pool(1);
   std::vector<Hook<float>*> hooks{&full};
-  auto eval = make_plan<float>(spec, Components{}, rig.store, {.mode = Mode::eval, .batch = 1, .block = spec.block_size}, pool,
-                               hooks);
+  auto eval = make_plan<float>(spec, Components{}, rig.store,
+                               {.mode = Mode::eval, .batch = 1, .block = spec.block_size}, pool, hooks);
   const auto n = static_cast<std::size_t>(spec.block_size);
   const std::span<const std::int32_t> x(rig.tokens.x.data(), n), y(rig.tokens.y.data(), n);
   eval.loss(x, y);
@@ -42,7 +44,8 @@ double worst_difference(DecoderSpec spec) {
   for (std::size_t t = 0; t < n; ++t) {
     const auto logits = decoder.next(x[t]);
     for (std::size_t v = 0; v < logits.size(); ++v)
-      worst = std::max(worst, std::abs(static_cast<double>(logits[v]) - static_cast<double>(full.logits[t * logits.size() + v])));
+      worst = std::max(worst, std::abs(static_cast<double>(logits[v]) -
+                                       static_cast<double>(full.logits[t * logits.size() + v])));
   }
   return worst;
 }
@@ -69,16 +72,19 @@ TEST(CachedDecoder, LogitsAreThoseOfTheFullPass) {
   EXPECT_LE(worst_difference(s), 1e-5);
 }
 
-// oneDNN's bits for a row depend on how many rows there are and on where it stands among them, so one row is held against
-// the same row among 512 within the rounding bound of a dot product of k terms in any order (Higham 2002, eq. 3.5).
+// oneDNN's bits for a row depend on how many rows there are and on where it stands among them, so one row is
+// held against the same row among 512 within the rounding bound of a dot product of k terms in any order
+// (Higham 2002, eq. 3.5).
 TEST(CachedDecoder, ALinearLayerOfOneRowIsThatOfManyWithinRounding) {
-  for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{384, 128}, {128, 256}, {1200, 128}, {61, 32}}) {
+  for (const auto& [n, k] :
+       {std::pair<std::int64_t, std::int64_t>{384, 128}, {128, 256}, {1200, 128}, {61, 32}}) {
     std::vector<float> a(static_cast<std::size_t>(512 * k)), b(static_cast<std::size_t>(n * k)),
         all(static_cast<std::size_t>(512 * n)), one(static_cast<std::size_t>(n));
     const Stream s = stream(1, "linear");
     s.fill_normal(0, 1, std::span(a), 0);
     s.fill_normal(0, 1, std::span(b), 1);
-    const Product<float> many({.m = 512, .n = n, .k = k, .trans_b = true}), single({.m = 1, .n = n, .k = k, .trans_b = true});
+    const Product<float> many({.m = 512, .n = n, .k = k, .trans_b = true}),
+        single({.m = 1, .n = n, .k = k, .trans_b = true});
     std::vector<std::byte> room(many.scratch_bytes() + single.scratch_bytes() + 64);
     void* scratch = room.data() + (64 - reinterpret_cast<std::uintptr_t>(room.data()) % 64);
     many.run(a.data(), b.data(), nullptr, all.data(), scratch);
@@ -102,9 +108,11 @@ TEST(CachedDecoder, PastTheContextLearnedPositionsAreRefusedAndOthersSlide) {
   ParamStore<float> store(decoder_layout<float>(s, Components{}), 3);
   CachedDecoder learned(s, Components{}, store, s.block_size);
   for (int i = 0; i < 16; ++i) learned.next(5);
-  EXPECT_NE(test::error_text([&] { learned.next(5); }).find("learned positions end at block_size 16"), std::string::npos);
+  EXPECT_NE(test::error_text([&] { learned.next(5); }).find("learned positions end at block_size 16"),
+            std::string::npos);
 
-  // One layer without positions sees a set of keys: after sliding, the same as a fresh pass over the last 16 tokens.
+  // One layer without positions sees a set of keys: after sliding, the same as a fresh pass over the last 16
+  // tokens.
   s.position = "none";
   s.n_layer = 1;
   ParamStore<float> one(decoder_layout<float>(s, Components{}), 3);
@@ -124,7 +132,8 @@ TEST(Draw, FollowsTheSoftmaxOfTheTopK) {
   const std::vector<float> logits{9, 2, 1, 0, -1};
   std::vector<double> share(5);
   constexpr int n = 20000;
-  for (int i = 0; i < n; ++i) share[static_cast<std::size_t>(draw(logits, {.temperature = 2, .top_k = 3, .seed = 4}, 0, i))] += 1.0 / n;
+  for (int i = 0; i < n; ++i)
+    share[static_cast<std::size_t>(draw(logits, {.temperature = 2, .top_k = 3, .seed = 4}, 0, i))] += 1.0 / n;
   const double z = std::exp(1.0) + std::exp(0.5) + 1;
   // four standard errors of a proportion
   EXPECT_NEAR(share[1], std::exp(1.0) / z, 4 * 0.0036);
