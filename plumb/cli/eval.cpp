@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "plumb/base/error.h"
 #include "plumb/base/json.h"
@@ -50,9 +51,14 @@ int eval_command(const Flags& f) {
   for (const std::int64_t block : sizes) {
     const Feed feed(config.data, corpus, block, static_cast<std::int32_t>(run.info.spec.ignore_index), 0,
                     run.tokenizer);
+    if (!f.block_sizes.empty() && block > feed.val_tokens() - 1)
+      bad_input("--block-sizes has {}, but the validation split has only {} targets; take shorter blocks or a longer text", block,
+                feed.val_tokens() - 1);
     Validation validation(run.info.spec, Components{}, run.store, feed, pool);
     std::vector<double> by_position;
     const double loss = validation.loss(by_position);
+    if (!std::isfinite(loss))
+      fail("the validation loss is not finite{}; take an earlier checkpoint", validation.first_non_finite());
     if (rows.size() == 0) j["baselines"] = baselines_json(feed.baselines());
     Json row = Json::object();
     row["block_size"] = block;

@@ -40,7 +40,8 @@ void sample_options(CLI::App& sub, Flags& f) {
   sub.add_option("--tokens", f.tokens, "how many to add; default: up to block_size")->check(CLI::Range(1, 1'000'000));
   sub.add_option("--temperature", f.temperature, "divides the logits; 0: always the most probable")->check(CLI::Range(0.0, 100.0));
   sub.add_option("--top-k", f.top_k, "draw from the k most probable; 0: from all")->check(CLI::Range(0, 1'000'000));
-  sub.add_option("--seed", f.seed, "the same seed gives the same text");
+  sub.add_option("--seed", f.seed, "the same seed gives the same text")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000'000'000}));
   sub.add_option("--samples", f.samples, "how many texts")->check(CLI::Range(1, 10'000));
 }
 

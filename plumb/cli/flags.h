@@ -26,7 +26,7 @@ struct Flags {
   std::string prompt;
   std::int64_t tokens = 0, top_k = 0, samples = 1;
   double temperature = 1;
-  std::uint64_t seed = 0;
+  std::int64_t seed = 0;
   // eval
   std::string block_sizes;         // "64,128,256"
   // runs

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "plumb/base/error.h"
 #include "plumb/base/json.h"
@@ -15,6 +16,7 @@ namespace plumb::cli {
 
 int sample_command(const Flags& f) {
   if (f.args.size() != 1) bad_input("name one run or checkpoint: `plumb sample runs/… --prompt 'The '`");
+  if (std::isnan(f.temperature)) bad_input("--temperature is no number; give one from 0 to 100");
   const Opened run = open_run(f.args.front(), Components{});
   const DecoderSpec& spec = run.info.spec;
   const std::string start = f.prompt.empty() ? "\n" : f.prompt;
@@ -38,7 +40,7 @@ int sample_command(const Flags& f) {
               room < 1 ? "shorten the prompt" : "lower --tokens");
 
   CachedDecoder decoder(spec, Components{}, run.store, spec.block_size);
-  const Sampling how{f.temperature, f.top_k, f.seed};
+  const Sampling how{f.temperature, f.top_k, static_cast<std::uint64_t>(f.seed)};
   listen_for_interrupts();
   Json texts = Json::array();
   for (std::int64_t s = 0; s < f.samples && !interrupted(); ++s) {
@@ -63,7 +65,7 @@ int sample_command(const Flags& f) {
     Json j = Json::object();
     j["run"] = f.args.front();
     j["step"] = run.info.step;
-    j["seed"] = static_cast<std::int64_t>(f.seed);
+    j["seed"] = f.seed;
     j["texts"] = texts;
     fmt::print("{}\n", j.dump());
   }

@@ -94,7 +94,18 @@ std::vector<RunSummary> list_runs(const fs::path& folder, const std::vector<std:
 
 void remove_runs(const std::vector<fs::path>& runs, bool force) {
   for (const fs::path& run : runs) {
-    if (!is_run(run)) bad_input("{} is no run folder; `plumb runs` lists those there are", run.string());
+    std::error_code ignored;
+    if (run.empty() || !is_run(run))
+      bad_input("'{}' is no run folder; `plumb runs` lists those there are", run.string());
+    // A link, or a path that ends in "/" or "/.", would have its target's files deleted and then fail itself.
+    if (!run.has_filename() || run.filename() == "." || run.filename() == ".." ||
+        fs::is_symlink(run, ignored))
+      bad_input("{} is a link, or no folder's own name; give the folder itself, without a slash at its end",
+                run.string());
+    for (fs::directory_iterator it(run, ignored), end; !ignored && it != end; it.increment(ignored))
+      if (!force && it->is_directory())
+        bad_input("{} holds a folder, {}, that is no part of a run; move it away, or add --force",
+                  run.string(), it->path().filename().string());
     if (!force && read_run(run).status == "unfinished")
       bad_input("{} is unfinished: it may still be running; add --force to delete it all the same",
                 run.string());

@@ -1,5 +1,6 @@
 #include "plumb/train/opened.h"
 
+#include "plumb/base/error.h"
 #include "plumb/model/decoder.h"
 #include "plumb/train/run_folder.h"
 
@@ -10,7 +11,8 @@ Opened open_run(const std::filesystem::path& run_or_checkpoint, const Components
   CheckpointInfo info = read_checkpoint_info(path);
   Opened o{path, info, CharTokenizer::from_json(info.tokenizer, path.string()),
            ParamStore<float>(decoder_layout<float>(info.spec, components), 0)};
-  load_weights(path, o.store);
+  if (const WeightsReport r = load_weights(path, o.store); !r.missing.empty())
+    bad_input("{} lacks {}; it is no whole checkpoint", path.string(), r.missing.front());
   return o;
 }
 

@@ -1,6 +1,11 @@
 #include "plumb/train/run_folder.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <string>
@@ -34,6 +39,17 @@ void claim_folder(const fs::path& out) {
     bad_input("{} already holds a run, or cannot be written; name another folder with --out", out.string());
   std::fclose(f);
 }
+
+RunLock::RunLock(const fs::path& run) : fd_(open(run.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (fd_ >= 0 && flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
+  const int why = errno;
+  if (fd_ >= 0) close(fd_);
+  if (why == EWOULDBLOCK)
+    bad_input("{} is being written by another run; wait for it, or stop it first", run.string());
+  bad_input("{} cannot be locked: {}", run.string(), reason_of(why));
+}
+
+RunLock::~RunLock() { close(fd_); }
 
 std::string checkpoint_name(std::int64_t step) {
   return "checkpoint-" + std::to_string(step) + ".safetensors";

@@ -45,6 +45,8 @@ std::span<const float> CachedDecoder::next(std::int32_t token) {
 }
 
 std::int32_t draw(std::span<const float> logits, const Sampling& s, std::int64_t sample, std::int64_t index) {
+  if (!std::ranges::all_of(logits, [](float l) { return std::isfinite(l); }))
+    fail("the model's logits are not finite; take an earlier checkpoint");
   std::vector<std::int32_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
   std::erase(ids, CharTokenizer::unknown_id);
@@ -55,7 +57,6 @@ std::int32_t draw(std::span<const float> logits, const Sampling& s, std::int64_t
   });
   if (s.top_k > 0) ids.resize(std::min(ids.size(), static_cast<std::size_t>(s.top_k)));
   const auto top = static_cast<double>(logits[static_cast<std::size_t>(ids.front())]);
-  if (!std::isfinite(top)) fail("the model's logits are not finite; take an earlier checkpoint");
   if (s.temperature == 0) return ids.front();
   std::vector<double> p;
   double total = 0;

@@ -78,13 +78,20 @@ class Trainer {
       if (!from_.empty()) take_weights();
       if (events_.start) events_.start(start());
       claim_folder(out_);
+      lock_.emplace(out_);
       write_file_atomic(out_ / "config.toml", dump_toml(config_, false));
       trace = TraceWriter::create(out_ / "trace.jsonl",
                                   {std::string("plumb ") + std::string(kVersion), config_to_json(config_)});
       write_facts(*trace);
       save(0);
     } else {
+      lock_.emplace(out_);
       continue_from_checkpoint();
+      // Damaged ones that were passed over: they would count as the newest, and are written again.
+      for (const fs::path& later : checkpoints(out_)) {
+        if (later == resumed_) break;
+        fs::remove(later);
+      }
       if (events_.start) events_.start(start());
       trace = TraceWriter::resume(out_ / "trace.jsonl", step_);
     }
@@ -328,6 +335,7 @@ class Trainer {
   std::vector<float> before_;  // parameters before a probed update
   std::deque<double> last_;
   TrainResult result_;
+  std::optional<RunLock> lock_;
   std::int64_t step_ = 0, trained_steps_ = 0, saved_ = -1;
   double trained_s_ = 0, eval_s_ = 0;
   bool validated_ = false;
@@ -354,19 +362,21 @@ TrainJob resume_job(const fs::path& run, const std::vector<std::string>& set) {
     }
   }
   job.config = info.config;
+  // What cannot change a bit of the result: an earlier resume may have set it.
+  constexpr std::string_view free[] = {"train.threads", "train.checkpoint_every", "train.keep_checkpoints"};
+  const auto is_free = [&](const std::string& key) { return std::ranges::find(free, key) != std::end(free); };
   const Config file = load_config(run / "config.toml");
   for (const auto& field : config_fields())
-    if (field.get(file) != field.get(info.config))
+    if (!is_free(field.path()) && field.get(file) != field.get(info.config))
       bad_input("{} = {} in {}/config.toml, but the run was made with {}; set it back, or start a new run with "
                 "`plumb train {}/config.toml --from {}`",
                 field.path(), field_text(field.get(file)), run.string(), field_text(field.get(info.config)), run.string(),
                 run.string());
-  constexpr std::string_view free[] = {"train.threads", "train.checkpoint_every", "train.keep_checkpoints"};
   for (const std::string& s : set) {
     Config changed = job.config;
     set_value(changed, s);
     for (const auto& field : config_fields())
-      if (field.get(changed) != field.get(job.config) && std::ranges::find(free, field.path()) == std::end(free))
+      if (field.get(changed) != field.get(job.config) && !is_free(field.path()))
         bad_input("{} cannot change when a run is resumed: the result would not be the run's; start a new one with "
                   "`plumb train --from {} --set {}`", field.path(), run.string(), s);
     job.config = std::move(changed);

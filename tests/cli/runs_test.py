@@ -66,6 +66,16 @@ class Resume(Folder):
                 self.assertEqual(answer[key], whole[key], f"{key}, killed after row {rows}")
             self.assertEqual(trace.read_bytes(), (self.folder / "whole/trace.jsonl").read_bytes())
 
+    def test_a_run_that_is_being_written_is_not_resumed(self):
+        out = self.folder / "run"
+        run = subprocess.Popen([PLUMB, "train", *SMALL, "--set", "train.steps=100000", "--out", str(out), "--quiet"], cwd=ROOT)
+        deadline = time.time() + 60
+        while time.time() < deadline and not list(out.glob("checkpoint-15.*")):
+            time.sleep(0.02)
+        self.refused("is being written by another run", "resume", str(out))
+        run.send_signal(signal.SIGINT)
+        self.assertEqual(run.wait(), 130)
+
     def test_what_is_refused(self):
         train(self.folder / "a", "--set", "train.steps=3")
         run = str(self.folder / "a")
@@ -125,6 +135,10 @@ class Look(Folder):
         self.assertEqual([pathlib.Path(r["run"]).name for r in found], ["post"])
         self.refused("is no run folder", "runs", "rm", str(both / "pre"), str(self.folder))
         self.assertTrue((both / "pre").exists())
+        (self.folder / "link").symlink_to(both / "pre")
+        for path in (self.folder / "link", f"{self.folder}/link/", f"{both}/pre/", f"{both}/pre/."):
+            self.refused("is a link, or no folder's own name", "runs", "rm", str(path))
+        self.assertTrue((both / "pre/trace.jsonl").exists())
         self.assertEqual(plumb("runs", "rm", str(both / "pre")).returncode, 0)
         self.assertFalse((both / "pre").exists())
 
@@ -143,6 +157,8 @@ class Look(Folder):
         self.assertAlmostEqual(e["block_sizes"][1]["loss"], answer["val_loss"], places=6)
         self.assertEqual(len(e["block_sizes"][0]["by_position"]), 8)
         self.refused("learned positions end at block_size 16", "eval", run, "--block-sizes", "32")
+        self.refused("only 1135 targets", "eval", run, "--block-sizes", "5000")
+        self.refused("temperature", "sample", run, "--temperature", "nan")
         self.refused("--block-sizes '8,x'", "eval", run, "--block-sizes", "8,x")
 
         for what in (run, f"{run}/checkpoint-60.safetensors"):

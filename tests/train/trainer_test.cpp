@@ -176,6 +176,7 @@ TEST(Train, AResumedRunIsTheUninterruptedRunToTheByte) {
   for (const int stop : {0, 1, 20, 33, 40}) {
     const auto out = dir / ("stopped" + std::to_string(stop));
     run(c, out, true, after(stop));
+    if (stop == 1) run(resume_job(out, {"train.threads=1"}), true, after(7));  // changed once, and stopped again
     const TrainResult r = run(resume_job(out, {"train.threads=1"}));
     EXPECT_EQ(r.params_hash, whole.params_hash) << stop;
     EXPECT_EQ(r.val_loss, whole.val_loss) << stop;
