@@ -8,19 +8,17 @@
 
 namespace plumb {
 
-std::string terminal_plot(const std::vector<Series>& series, std::size_t width, std::size_t height,
-                          bool log_y) {
-  auto shown = [&](const std::pair<double, double>& p) {
-    return std::isfinite(p.first) && std::isfinite(p.second) && (!log_y || p.second > 0);
+std::string terminal_plot(const std::vector<Series>& series, std::size_t width, std::size_t height) {
+  auto shown = [](const std::pair<double, double>& p) {
+    return std::isfinite(p.first) && std::isfinite(p.second);
   };
-  auto scaled = [&](double y) { return log_y ? std::log10(y) : y; };
   constexpr double inf = std::numeric_limits<double>::infinity();
   double x0 = inf, x1 = -inf, y0 = inf, y1 = -inf;
   for (const Series& s : series)
     for (const auto& p : s.points)
       if (shown(p)) {
         x0 = std::min(x0, p.first), x1 = std::max(x1, p.first);
-        y0 = std::min(y0, scaled(p.second)), y1 = std::max(y1, scaled(p.second));
+        y0 = std::min(y0, p.second), y1 = std::max(y1, p.second);
       }
   if (x0 > x1) return "(nothing to draw)\n";
   if (y1 - y0 < 1e-12) y0 -= 0.5, y1 += 0.5;
@@ -33,7 +31,7 @@ std::string terminal_plot(const std::vector<Series>& series, std::size_t width, 
       const auto column =
           static_cast<std::size_t>(std::lround((p.first - x0) / (x1 - x0) * static_cast<double>(width - 1)));
       const auto row = static_cast<std::size_t>(
-          std::lround((y1 - scaled(p.second)) / (y1 - y0) * static_cast<double>(height - 1)));
+          std::lround((y1 - p.second) / (y1 - y0) * static_cast<double>(height - 1)));
       char& c = canvas[row][column];
       c = c == ' ' || c == letter ? letter : '*';
     }
@@ -42,7 +40,7 @@ std::string terminal_plot(const std::vector<Series>& series, std::size_t width, 
   for (std::size_t r = 0; r < height; ++r) {
     const double y = y1 - (y1 - y0) * static_cast<double>(r) / static_cast<double>(height - 1);
     const bool label = r % 5 == 0 || r + 1 == height;
-    out += label ? fmt::format("{:>10.4g} |", log_y ? std::pow(10, y) : y) : std::string(11, ' ') + "|";
+    out += label ? fmt::format("{:>10.4g} |", y) : std::string(11, ' ') + "|";
     const std::string& line = canvas[r];
     out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }

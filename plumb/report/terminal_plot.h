@@ -12,10 +12,8 @@ struct Series {
 };
 
 /// The series in one frame, each drawn with its own letter (a, b, …; `*` where two meet), with axis labels
-/// and a legend. `width` and `height` count the characters of the frame. `log_y`: a logarithmic axis (points
-/// that are not positive are left out).
-std::string terminal_plot(const std::vector<Series>&, std::size_t width = 72, std::size_t height = 16,
-                          bool log_y = false);
+/// and a legend. `width` and `height` count the characters of the frame.
+std::string terminal_plot(const std::vector<Series>&, std::size_t width = 72, std::size_t height = 16);
 
 /// "####····" of `width` characters for a value between 0 and `most`.
 std::string terminal_bar(double value, double most, std::size_t width);

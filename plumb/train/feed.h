@@ -19,6 +19,9 @@ class Feed {
   Feed(const DataConfig&, const Corpus& corpus, std::int64_t block_size, std::int32_t ignore_index,
        std::uint64_t seed, std::optional<CharTokenizer> tokenizer = {});
 
+  Feed(const Feed&) = delete;  // its parts point into its tokens
+  Feed& operator=(const Feed&) = delete;
+
   const CharTokenizer& tokenizer() const { return tokenizer_; }
   std::int64_t block_size() const { return block_size_; }
   const Corpus& corpus() const { return *corpus_; }
@@ -40,8 +43,6 @@ class Feed {
   std::int64_t val_rows() const;
   std::int64_t val_targets() const;
   void fill_validation(std::int64_t first_row, std::span<std::int32_t> x, std::span<std::int32_t> y) const;
-
-  std::span<const std::int32_t> validation() const { return split_.validation; }
 
  private:
   const Corpus* corpus_;

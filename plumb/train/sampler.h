@@ -19,9 +19,7 @@ class CachedDecoder {
   /// Logits (V) after the tokens so far and this one; valid until the next call. bad_input when a learned
   /// position code has no row for it.
   std::span<const float> next(std::int32_t token);
-  /// Tokens fed so far.
-  std::int64_t position() const { return position_; }
-  /// Forgets them.
+  /// Forgets the tokens fed so far.
   void restart() { position_ = 0; }
 
  private:

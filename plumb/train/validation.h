@@ -14,6 +14,9 @@ class Validation {
   Validation(const DecoderSpec& spec, const Components&, ParamStore<float>& store, const Feed& feed,
              ThreadPool& pool);
 
+  Validation(const Validation&) = delete;  // its plan points to its hook
+  Validation& operator=(const Validation&) = delete;
+
   /// Mean cross-entropy in nats over all targets.
   double loss();
   /// The same, and the mean of each position of a row: item t over the targets that stand at t.
