@@ -9,9 +9,11 @@
 #include <set>
 
 #include "plumb/base/error.h"
+#include "plumb/base/files.h"
 #include "plumb/base/json.h"
 #include "plumb/base/text.h"
 #include "plumb/cli/flags.h"
+#include "plumb/cli/say.h"
 #include "plumb/report/compare.h"
 
 namespace plumb::cli {
@@ -34,6 +36,7 @@ Json run_json(const RunSummary& r) {
   j["bytes"] = static_cast<std::int64_t>(r.bytes);
   j["changed"] = r.changed_s;
   j["settings"] = Json(r.settings);
+  if (!r.problem.empty()) j["problem"] = r.problem;
   return j;
 }
 
@@ -60,7 +63,7 @@ int runs_command(const Flags& f) {
     words.erase(words.begin());
     if (words.empty()) bad_input("name the runs to delete: `plumb runs rm runs/…`");
     remove_runs({words.begin(), words.end()}, f.force);
-    if (!f.quiet) fmt::print(stderr, "deleted {}\n", join(words));
+    if (!f.quiet) say("deleted {}\n", join(words));
     return 0;
   }
   if (verb == "du") words.erase(words.begin());
@@ -93,9 +96,9 @@ std::vector<NamedTrace> open_traces(const std::vector<std::string>& runs, bool q
     const fs::path file = fs::is_directory(run, ignored) ? fs::path(run) / "trace.jsonl" : fs::path(run);
     if (!fs::exists(file, ignored))
       bad_input("{} holds no trace; `plumb runs` lists the runs there are", run);
-    NamedTrace t{(fs::path(run) / "").parent_path().filename().string(), read_trace(file)};
+    NamedTrace t{folder_name(run), read_trace(file)};
     if (!short_names.insert(t.name).second) t.name = run;
-    if (!t.trace.warning.empty() && !quiet) fmt::print(stderr, "note: {}: {}\n", run, t.trace.warning);
+    if (!t.trace.warning.empty() && !quiet) say("note: {}: {}\n", run, t.trace.warning);
     traces.push_back(std::move(t));
   }
   return traces;

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <map>
 
 #include "plumb/report/terminal_plot.h"
+#include "plumb/trace/recent_loss.h"
 
 namespace plumb {
 namespace {
@@ -22,8 +22,6 @@ void flatten(const Json& j, const std::string& prefix,
     flatten(value, prefix.empty() ? key : prefix + "." + key, out);
 }
 
-constexpr std::size_t loss_window = 50;
-
 // Metric → last value, in order of first appearance.
 std::vector<std::pair<std::string, double>> last_of(const Trace& t) {
   std::vector<std::pair<std::string, double>> all;
@@ -32,16 +30,13 @@ std::vector<std::pair<std::string, double>> last_of(const Trace& t) {
       if (known == name) return void(value = v);
     all.emplace_back(name, v);
   };
-  std::deque<double> losses;
+  RecentLoss recent;
   for (const StepRow& row : t.steps) {
     for (const auto& [name, v] : row.values)
       if (name != "lr" && name != "tokens") set(name, v);
     if (const double* l = row.find("loss")) {
-      losses.push_back(*l);
-      if (losses.size() > loss_window) losses.pop_front();
-      double mean = 0;
-      for (double x : losses) mean += x / static_cast<double>(losses.size());
-      set("train_loss", mean);
+      recent.add(*l);
+      set("train_loss", recent.mean());
     }
     for (const auto& [name, v] : row.layers) {
       if (v.empty()) continue;

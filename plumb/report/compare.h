@@ -21,7 +21,7 @@ struct Difference {
 std::vector<Difference> config_differences(const std::vector<NamedTrace>&);
 
 /// Last value of every scalar, and first block, last block and mean of every per-layer metric, by metric in
-/// order of first appearance. `train_loss` is the mean of the last 50 losses. NaN where a run has none.
+/// order of first appearance. `train_loss` is RecentLoss. NaN where a run has none.
 struct Measured {
   std::string metric;
   std::vector<double> values;

@@ -1,20 +1,28 @@
 #include "plumb/train/run_folder.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <string>
 
 #include "plumb/base/error.h"
-#include "plumb/base/files.h"
+#include "plumb/trace/reader.h"
 
 namespace plumb {
 namespace fs = std::filesystem;
+namespace {
+
+// A trace that says nothing of a step: all that a run leaves which was killed before its first checkpoint.
+bool is_barren(const fs::path& trace) {
+  std::error_code error;
+  if (fs::file_size(trace, error) == 0 && !error) return true;
+  try {
+    return read_trace(trace).steps.empty();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
 
 void refuse_used_folder(const fs::path& out) {
   std::error_code error;
@@ -26,30 +34,11 @@ void refuse_used_folder(const fs::path& out) {
     bad_input("{} is not a folder; name a folder for the run with --out", out.string());
   for (fs::directory_iterator it(out, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (name == "trace.jsonl" || name.starts_with("checkpoint-"))
+    if (name.starts_with("checkpoint-") || (name == "trace.jsonl" && !is_barren(it->path())))
       bad_input("{} already holds a run; continue it with `plumb resume`, or name another folder with --out",
                 out.string());
   }
 }
-
-void claim_folder(const fs::path& out) {
-  make_dirs(out);
-  std::FILE* f = std::fopen((out / "trace.jsonl").c_str(), "wx");
-  if (!f)
-    bad_input("{} already holds a run, or cannot be written; name another folder with --out", out.string());
-  std::fclose(f);
-}
-
-RunLock::RunLock(const fs::path& run) : fd_(open(run.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  if (fd_ >= 0 && flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
-  const int why = errno;
-  if (fd_ >= 0) close(fd_);
-  if (why == EWOULDBLOCK)
-    bad_input("{} is being written by another run; wait for it, or stop it first", run.string());
-  bad_input("{} cannot be locked: {}", run.string(), reason_of(why));
-}
-
-RunLock::~RunLock() { close(fd_); }
 
 std::string checkpoint_name(std::int64_t step) {
   return "checkpoint-" + std::to_string(step) + ".safetensors";

@@ -6,24 +6,8 @@
 namespace plumb {
 
 /// bad_input when `out` cannot become a run folder: it is no folder, cannot be looked at, or already holds a
-/// run.
+/// run. What a run leaves that was killed before its first checkpoint, a trace without steps, is no run.
 void refuse_used_folder(const std::filesystem::path& out);
-
-/// Makes the folder and takes it: of two runs that start in one folder at the same moment only one may go on.
-void claim_folder(const std::filesystem::path& out);
-
-/// Held for as long as a run is written: bad_input when another process (or another run of this one) holds
-/// it. The system releases it however a process ends.
-class RunLock {
- public:
-  explicit RunLock(const std::filesystem::path& run);
-  ~RunLock();
-  RunLock(const RunLock&) = delete;
-  RunLock& operator=(const RunLock&) = delete;
-
- private:
-  int fd_;
-};
 
 /// "checkpoint-<step>.safetensors"
 std::string checkpoint_name(std::int64_t step);

@@ -84,6 +84,8 @@ class Run(unittest.TestCase):
         self.assertEqual([row["step"] for row in steps if "loss" in row], list(range(6)))
         self.assertEqual([row["step"] for row in steps if "layers" in row], [0, 2, 4])
         self.assertEqual([row["step"] for row in steps if "adjacent_kl" in row], [0, 2, 4])
+        for name in ("act_std", "grad_std", "attn_entropy", "attn_max_logit", "norm_in_std", "weight_rms", "update_ratio"):
+            self.assertEqual([row["step"] for row in steps if name in row.get("layers", {})], [0, 2, 4], name)
         self.assertEqual([row["step"] for row in steps if "val_loss" in row], [3, 6])
         for row in steps:
             for name, values in row.get("layers", {}).items():
