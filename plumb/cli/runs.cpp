@@ -1,4 +1,4 @@
-// plumb runs, plumb compare: what was trained, and runs beside each other.
+// plumb runs: what was trained.
 #include "plumb/registry/runs.h"
 
 #include <fmt/chrono.h>
@@ -6,15 +6,12 @@
 
 #include <algorithm>
 #include <ctime>
-#include <set>
 
 #include "plumb/base/error.h"
-#include "plumb/base/files.h"
 #include "plumb/base/json.h"
 #include "plumb/base/text.h"
 #include "plumb/cli/flags.h"
 #include "plumb/cli/say.h"
-#include "plumb/report/compare.h"
 
 namespace plumb::cli {
 namespace {
@@ -85,32 +82,6 @@ int runs_command(const Flags& f) {
   }
   print_table(runs);
   fmt::print("{} run{}, {}\n", runs.size(), runs.size() == 1 ? "" : "s", size_text(total));
-  return 0;
-}
-
-std::vector<NamedTrace> open_traces(const std::vector<std::string>& runs, bool quiet) {
-  std::vector<NamedTrace> traces;
-  std::set<std::string> short_names;
-  for (const std::string& run : runs) {
-    std::error_code ignored;
-    const fs::path file = fs::is_directory(run, ignored) ? fs::path(run) / "trace.jsonl" : fs::path(run);
-    if (!fs::exists(file, ignored))
-      bad_input("{} holds no trace; `plumb runs` lists the runs there are", run);
-    NamedTrace t{folder_name(run), read_trace(file)};
-    if (!short_names.insert(t.name).second) t.name = run;
-    if (!t.trace.warning.empty() && !quiet) say("note: {}: {}\n", run, t.trace.warning);
-    traces.push_back(std::move(t));
-  }
-  return traces;
-}
-
-int compare_command(const Flags& f) {
-  if (f.args.size() < 2) bad_input("name at least two runs: `plumb compare runs/a runs/b`");
-  const auto traces = open_traces(f.args, f.quiet);
-  if (f.json)
-    fmt::print("{}\n", compare_json(traces).dump());
-  else
-    fmt::print("{}", compare_text(traces));
   return 0;
 }
 

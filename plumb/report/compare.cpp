@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "plumb/report/terminal_plot.h"
 #include "plumb/trace/recent_loss.h"
@@ -74,7 +75,7 @@ std::vector<Difference> config_differences(const std::vector<NamedTrace>& traces
   std::vector<std::map<std::string, std::string>> values;
   for (const NamedTrace& t : traces) {
     std::vector<std::pair<std::string, std::string>> flat;
-    flatten(t.trace.header.config, "", flat);
+    if (t.trace.header.config.is_object()) flatten(t.trace.header.config, "", flat);
     for (const auto& [key, text] : flat)
       if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
     values.emplace_back(flat.begin(), flat.end());
@@ -82,9 +83,12 @@ std::vector<Difference> config_differences(const std::vector<NamedTrace>& traces
   std::vector<Difference> all;
   for (const std::string& key : keys) {
     Difference d{key, {}};
-    for (const auto& v : values) d.values.push_back(v.contains(key) ? v.at(key) : "–");
-    if (std::ranges::any_of(d.values, [&](const std::string& v) { return v != d.values.front(); }))
-      all.push_back(d);
+    std::set<std::string> known;
+    for (const auto& v : values) {
+      d.values.push_back(v.empty() ? "?" : v.contains(key) ? v.at(key) : "–");
+      if (!v.empty()) known.insert(d.values.back());
+    }
+    if (known.size() > 1) all.push_back(d);
   }
   return all;
 }
@@ -122,7 +126,11 @@ std::string compare_text(const std::vector<NamedTrace>& traces) {
   }
   out += '\n';
   const auto differences = config_differences(traces);
-  if (differences.empty()) out += "the configs are the same\n";
+  const auto with_config =
+      std::ranges::count_if(traces, [](const NamedTrace& t) { return t.trace.header.config.is_object(); });
+  if (differences.empty())
+    out +=
+        with_config < 2 ? "fewer than two of them have a config to compare\n" : "the configs are the same\n";
   if (!differences.empty()) row("differs in the config", names);
   for (const Difference& d : differences) row(d.key, d.values);
   return out;

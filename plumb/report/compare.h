@@ -13,7 +13,8 @@ struct NamedTrace {
   Trace trace;
 };
 
-/// A key whose value is not the same in all configs, with the value in each ("–" where it has none).
+/// A key whose value is not the same in all configs that are known, with the value in each ("–" where it has
+/// none, "?" where a trace has no config).
 struct Difference {
   std::string key;
   std::vector<std::string> values;
