@@ -10,6 +10,7 @@
 #include "plumb/base/clock.h"
 #include "plumb/base/error.h"
 #include "plumb/base/json.h"
+#include "plumb/base/median.h"
 #include "plumb/base/rng.h"
 #include "plumb/base/text.h"
 #include "plumb/cli/flags.h"
@@ -171,26 +172,6 @@ int bench_layers(const Flags& f, const Config& base, ThreadPool& pool) {
   }
   return 0;
 }
-
-/// The median, and the order statistics around it that hold it with at least 95 % whatever the distribution.
-struct Median {
-  double value, low, high;
-  explicit Median(std::vector<double> v) {
-    std::ranges::sort(v);
-    const std::size_t n = v.size();
-    value = (v[(n - 1) / 2] + v[n / 2]) / 2;
-    // The largest k with P(fewer than k of n fair coins are heads) <= 2.5 %.
-    std::size_t k = 0;
-    double term = std::pow(0.5, static_cast<double>(n)), below = term;
-    while (below <= 0.025) {
-      ++k;
-      term *= static_cast<double>(n - k + 1) / static_cast<double>(k);
-      below += term;
-    }
-    low = v[k == 0 ? 0 : k - 1];
-    high = v[n - (k == 0 ? 1 : k)];
-  }
-};
 
 int bench_probes(const Flags& f, const Config& config, ThreadPool& pool) {
   if (config.probe.every == 0) bad_input("probe.every is 0: nothing is probed; set it to 1 or more");

@@ -39,7 +39,8 @@ void resume_options(CLI::App& sub, Flags& f) {
 void bench_options(CLI::App& sub, Flags& f) {
   sub.add_option("--peer", f.peer,
                  "a command to time in turn with ours; it prints {\"ms_per_step\": x} as its last line");
-  sub.add_option("--rounds", f.rounds, "rounds, the best of which counts")->check(CLI::Range(1, 100));
+  sub.add_option("--rounds", f.rounds, "step: rounds, the best of which counts; probes: 8 pairs each")
+      ->check(CLI::Range(1, 100));
   sub.add_option("--layers", f.layers, "depths to time, to see that time is linear in n_layer: 6,12,24,48");
 }
 
@@ -74,7 +75,7 @@ void init_options(CLI::App& sub, Flags& f) {
 constexpr Command commands[] = {
     {"init", "Writes a commented config to start from.",
      "plumb init > my.toml\n  plumb init tiny --out tiny.toml", "PRESET", "chapter, post, tiny, text or gpt2",
-     init_command, init_options, false},
+     init_command, init_options},
     {"train",
      "Trains a model and writes a run folder: trace, checkpoints, manifest. Several configs train side by "
      "side.",

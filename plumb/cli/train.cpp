@@ -166,6 +166,7 @@ int train_command(const Flags& f) {
     r.job.config = config_of(file, f.set);
     r.job.from = f.from;
     r.job.out = out;
+    r.job.new_folder = f.out.empty() && files.size() == 1;
     if (files.size() > 1) {
       r.name = fs::path(file).stem().string();
       r.job.out = fs::path(out) / r.name;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <limits>
 #include <map>
 
 namespace plumb {
@@ -26,7 +27,6 @@ constexpr std::array aliases{
     Alias{"val_loss", "valid loss"},
     Alias{"val_loss", "validation loss"},
     Alias{"val_loss", "eval loss"},
-    Alias{"val_loss", "test loss"},
     Alias{"val_loss", "loss val"},
     Alias{"val_loss", "loss valid"},
     Alias{"val_loss", "loss validation"},
@@ -75,37 +75,92 @@ std::string metric_of(std::string_view logged) {
   return std::string(logged);
 }
 
-Trace trace_of_scalars(const std::vector<Scalar>& scalars, const std::string& producer) {
-  Trace trace;
-  trace.header.producer = producer;
-  std::map<std::int64_t, StepRow> rows;
-  std::map<std::string, std::int64_t> last;  // step of each name
-  std::int64_t dropped = 0, from = 0;
-  for (const Scalar& s : scalars) {
-    const std::string metric = metric_of(s.name);
-    if (const auto seen = last.find(metric);
-        metric == "loss" && seen != last.end() && s.step < seen->second) {
-      const auto first = rows.lower_bound(s.step);
-      dropped += std::distance(first, rows.end());
-      from = s.step;
-      rows.erase(first, rows.end());
+std::size_t ScalarLog::id(std::string_view name) {
+  const auto [found, fresh] = ids_.try_emplace(std::string(name), names_.size());
+  if (fresh) names_.emplace_back(name);
+  return found->second;
+}
+
+void ScalarLog::add(std::int64_t step, std::size_t id, double value) {
+  if (step < 0)
+    ++before_zero_;
+  else
+    scalars_.push_back({step, id, value});
+}
+
+void ScalarLog::warn(const std::string& what) {
+  if (!what.empty()) warning_ += (warning_.empty() ? "" : "; ") + what;
+}
+
+Trace ScalarLog::trace(const std::string& producer) const {
+  ScalarLog told;  // collects what else there is to say
+  told.warn(warning_);
+  if (before_zero_ > 0) told.warn(fmt::format("{} numbers of steps below 0 are left out", before_zero_));
+
+  // The name that each metric is taken from: the first of the aliases that was logged.
+  std::vector<std::string> metric = names_;
+  std::map<std::string, std::size_t> taken;
+  for (const Alias& a : aliases)
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      if (words_of(names_[i]) != a.logged) continue;
+      const auto [found, fresh] = taken.try_emplace(std::string(a.metric), i);
+      metric[i] = fresh ? std::string(a.metric) : names_[i] + " (logged)";
+      if (!fresh)
+        told.warn(fmt::format("'{}' is kept as '{}': the {} is '{}'", names_[i], metric[i], a.metric,
+                              names_[found->second]));
     }
-    last[metric] = s.step;
-    StepRow& row = rows[s.step];
-    row.step = s.step;
-    const auto known = std::ranges::find(row.values, metric, [](const auto& v) { return v.first; });
-    if (known == row.values.end())
-      row.values.emplace_back(metric, s.value);
-    else
-      known->second = s.value;
+
+  // Where the loss goes back, the new row begins with the first number of that step.
+  const auto loss = taken.find("loss");
+  std::vector<bool> cut(scalars_.size(), false);
+  std::int64_t last = -1;
+  for (std::size_t i = 0; i < scalars_.size(); ++i) {
+    if (loss == taken.end() || scalars_[i].id != loss->second) continue;
+    if (scalars_[i].step < last) {
+      std::size_t first = i;
+      while (first > 0 && scalars_[first - 1].step == scalars_[i].step) --first;
+      cut[first] = true;
+    }
+    last = scalars_[i].step;
   }
-  for (auto& [step, row] : rows) trace.steps.push_back(std::move(row));
+  std::vector<Scalar> kept;
+  std::size_t dropped = 0;
+  std::int64_t limit = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t i = scalars_.size(); i-- > 0;) {
+    if (scalars_[i].step < limit)
+      kept.push_back(scalars_[i]);
+    else
+      ++dropped;
+    if (cut[i]) limit = std::min(limit, scalars_[i].step);
+  }
+  std::ranges::reverse(kept);
   if (dropped > 0)
-    trace.warning = fmt::format(
-        "the steps go back to {}: the run went on from there, and {} older rows from that step on are left "
-        "out",
-        from, dropped);
-  return trace;
+    told.warn(fmt::format(
+        "the steps go back to {}: the run went on from there, and {} older numbers from that step on "
+        "are left out",
+        limit, dropped));
+
+  Trace t;
+  t.header.producer = producer;
+  t.warning = told.warning_;
+  std::ranges::stable_sort(kept, {}, &Scalar::step);
+  std::vector<std::size_t> place(names_.size());
+  for (std::size_t i = 0; i < kept.size();) {
+    StepRow row;
+    row.step = kept[i].step;
+    for (; i < kept.size() && kept[i].step == row.step; ++i) {
+      const std::size_t id = kept[i].id;
+      // `place` may hold an older row's: it counts only where this row has that very name there.
+      if (place[id] < row.values.size() && row.values[place[id]].first == metric[id]) {
+        row.values[place[id]].second = kept[i].value;
+        continue;
+      }
+      place[id] = row.values.size();
+      row.values.emplace_back(metric[id], kept[i].value);
+    }
+    t.steps.push_back(std::move(row));
+  }
+  return t;
 }
 
 }  // namespace plumb

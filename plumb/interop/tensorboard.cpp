@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 #include <optional>
+#include <vector>
 
 #include "plumb/base/error.h"
 #include "plumb/trace/trace.h"
@@ -81,40 +82,47 @@ class Fields {
 
 constexpr std::uint64_t dt_float = 1, dt_double = 2;
 
-// TensorProto with one element: dtype 1, tensor_content 4, float_val 5, double_val 6 (packed or not).
-std::optional<double> one_element(std::string_view tensor) {
+// TensorProto: dtype 1, tensor_content 4, float_val 5, double_val 6 (packed or not). Its value when it is one
+// float or double; false when the message is broken.
+bool take_tensor(std::string_view tensor, std::optional<double>& value) {
   std::uint64_t dtype = 0;
-  std::optional<double> value;
+  std::vector<double> values;
   std::string_view content;
+  const auto take = [&]<class T>(std::string_view packed, T) {
+    for (std::size_t at = 0; at + sizeof(T) <= packed.size(); at += sizeof(T))
+      values.push_back(static_cast<double>(little<T>(packed, at)));
+  };
   Fields f(tensor);
   while (f.next()) {
     if (f.number == 1 && f.wire == 0) dtype = f.varint;
     if (f.number == 4 && f.wire == 2) content = f.bytes;
-    if (f.number == 5 && f.wire == 5) value = f.as_float();
-    if (f.number == 5 && f.wire == 2 && f.bytes.size() == 4) value = little<float>(f.bytes, 0);
-    if (f.number == 6 && f.wire == 1) value = f.as_double();
-    if (f.number == 6 && f.wire == 2 && f.bytes.size() == 8) value = little<double>(f.bytes, 0);
+    if (f.number == 5 && f.wire == 5) values.push_back(f.as_float());
+    if (f.number == 5 && f.wire == 2) take(f.bytes, float{});
+    if (f.number == 6 && f.wire == 1) values.push_back(f.as_double());
+    if (f.number == 6 && f.wire == 2) take(f.bytes, double{});
   }
-  if (dtype == dt_float && content.size() == 4) value = little<float>(content, 0);
-  if (dtype == dt_double && content.size() == 8) value = little<double>(content, 0);
-  return value;
+  if (dtype == dt_float) take(content, float{});
+  if (dtype == dt_double) take(content, double{});
+  if (values.size() == 1) value = values.front();
+  return !f.broken;
 }
 
-// Summary.Value: tag 1, simple_value 2, tensor 8.
-void take_value(std::string_view message, std::int64_t step, std::vector<Scalar>& out) {
-  std::string name;
+// Summary.Value: tag 1, simple_value 2, tensor 8. False when the message is broken.
+bool take_value(std::string_view message, std::int64_t step, ScalarLog& log) {
+  std::string_view name;
   std::optional<double> value;
   Fields f(message);
   while (f.next()) {
     if (f.number == 1 && f.wire == 2) name = f.bytes;
     if (f.number == 2 && f.wire == 5) value = f.as_float();
-    if (f.number == 8 && f.wire == 2) value = one_element(f.bytes);
+    if (f.number == 8 && f.wire == 2 && !take_tensor(f.bytes, value)) return false;
   }
-  if (value && !name.empty()) out.push_back({step, std::move(name), *value});
+  if (value && !name.empty()) log.add(step, log.id(name), *value);
+  return !f.broken;
 }
 
 // Event: step 2, summary 5. False when the message is broken.
-bool take_event(std::string_view message, std::vector<Scalar>& out) {
+bool take_event(std::string_view message, ScalarLog& log) {
   std::int64_t step = 0;
   std::vector<std::string_view> summaries;
   Fields f(message);
@@ -125,7 +133,7 @@ bool take_event(std::string_view message, std::vector<Scalar>& out) {
   for (const std::string_view s : summaries) {
     Fields values(s);
     while (values.next())
-      if (values.number == 1 && values.wire == 2) take_value(values.bytes, step, out);
+      if (values.number == 1 && values.wire == 2 && !take_value(values.bytes, step, log)) return false;
     if (values.broken) return false;
   }
   return !f.broken;
@@ -137,15 +145,13 @@ bool is_tensorboard(std::string_view bytes) {
   return bytes.size() >= header_bytes && little<std::uint32_t>(bytes, 8) == masked_crc(bytes.substr(0, 8));
 }
 
-std::vector<Scalar> read_tensorboard(std::string_view bytes, std::string_view name, std::string& warning) {
-  std::vector<Scalar> out;
+void read_tensorboard(std::string_view bytes, std::string_view name, ScalarLog& log) {
   for (std::size_t at = 0; at < bytes.size();) {
     const auto damaged = [&](const char* what) {
       bad_input("{} is damaged: {} of the record at byte {}; get the file again", name, what, at);
     };
     const auto torn = [&] {
-      warning = fmt::format("the last record of {} is cut off and was left out", name);
-      return out;
+      log.warn(fmt::format("the last record of {} is cut off and was left out", name));
     };
     const std::size_t left = bytes.size() - at;
     if (left < header_bytes) return torn();
@@ -155,10 +161,9 @@ std::vector<Scalar> read_tensorboard(std::string_view bytes, std::string_view na
     if (length > left - header_bytes || left - header_bytes - length < footer_bytes) return torn();
     const std::string_view data = bytes.substr(at + header_bytes, length);
     if (little<std::uint32_t>(bytes, at + header_bytes + length) != masked_crc(data)) damaged("the checksum");
-    if (!take_event(data, out)) damaged("the message");
+    if (!take_event(data, log)) damaged("the message");
     at += header_bytes + length + footer_bytes;
   }
-  return out;
 }
 
 }  // namespace plumb

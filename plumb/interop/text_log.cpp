@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <limits>
+#include <cstdlib>
 #include <optional>
+#include <unordered_map>
+#include <vector>
 
 #include "plumb/base/error.h"
 
@@ -25,7 +27,8 @@ std::optional<double> number_of(std::string_view text) {
   double v = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
   if (end != text.data() + text.size() || text.empty()) return {};
-  if (error == std::errc::result_out_of_range) return std::numeric_limits<double>::infinity();
+  // Too large or too small for a double: strtod says which.
+  if (error == std::errc::result_out_of_range) return std::strtod(std::string(text).c_str(), nullptr);
   return error == std::errc() ? std::optional(v) : std::nullopt;
 }
 
@@ -38,6 +41,7 @@ struct Row {
   std::vector<std::string> cells;
   std::size_t line = 0;  // from 1
   bool ended = true;     // a newline follows
+  bool quoted = false;   // it ends inside quotes
 };
 
 // RFC 4180: a quoted cell may hold separators, newlines and "" for a quote.
@@ -68,6 +72,7 @@ class CsvRows {
       }
     }
     row.ended = at_ < text_.size();
+    row.quoted = quoted;
     ++at_;
     row.cells.push_back(std::move(cell));
     return true;
@@ -121,74 +126,106 @@ void flatten(const Json& j, const std::string& prefix, std::vector<std::pair<std
   }
 }
 
-// The scalars of one logged object; false when it has no step.
-bool take_object(const Json& j, std::vector<Scalar>& out) {
-  std::vector<std::pair<std::string, double>> all;
-  flatten(j, "", all);
-  const auto found = std::ranges::find_if(all, [](const auto& v) { return metric_of(v.first) == "step"; });
-  if (found == all.end()) return false;
-  const auto step = step_of(found->second);
-  if (!step) return false;
-  for (const auto& [name, value] : all)
-    if (metric_of(name) != "step") out.push_back({*step, name, value});
-  return true;
-}
+// Adds JSON objects, and counts those without a step.
+class Objects {
+ public:
+  Objects(ScalarLog& log, std::string_view name) : log_(log), name_(name) {}
+  void take(const Json& j) {
+    std::vector<std::pair<std::string, double>> all;
+    if (j.is_object()) flatten(j, "", all);
+    const auto found = std::ranges::find_if(all, [&](const auto& v) { return is_step(v.first); });
+    const auto step = found == all.end() ? std::nullopt : step_of(found->second);
+    if (!step) {
+      ++left_out_;
+      return;
+    }
+    for (const auto& [name, value] : all)
+      if (!is_step(name)) log_.add(*step, log_.id(name), value);
+  }
+  void close() {
+    if (left_out_ > 0)
+      log_.warn(
+          fmt::format("{} object{} of {} without a step (\"step\", \"global_step\", \"iter\") {} left out",
+                      left_out_, left_out_ == 1 ? "" : "s", name_, left_out_ == 1 ? "was" : "were"));
+  }
 
-std::string without_step(std::size_t n, std::string_view name) {
-  return n == 0
-             ? std::string()
-             : fmt::format("{} line{} of {} without a step (\"step\", \"global_step\", \"iter\") {} left out",
-                           n, n == 1 ? "" : "s", name, n == 1 ? "was" : "were");
+ private:
+  bool is_step(const std::string& name) {
+    const auto [found, fresh] = steps_.try_emplace(name, false);
+    if (fresh) found->second = metric_of(name) == "step";
+    return found->second;
+  }
+  ScalarLog& log_;
+  std::string_view name_;
+  std::unordered_map<std::string, bool> steps_;
+  std::size_t left_out_ = 0;
+};
+
+std::optional<Json> parsed(std::string_view text, std::string_view name) {
+  try {
+    return Json::parse(with_quoted_constants(text), name);
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 }  // namespace
 
-std::vector<Scalar> read_csv_log(std::string_view text, std::string_view name, std::string& warning) {
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+void read_csv_log(std::string_view text, std::string_view name, ScalarLog& log) {
   CsvRows rows(text, separator_of(text.substr(0, text.find('\n'))));
   Row header;
   if (!rows.next(header)) bad_input("{} is empty; name a log with a header line and a row a step", name);
-  const auto& columns = header.cells;
-  std::vector<std::string> metrics;
-  for (const std::string& c : columns) metrics.push_back(metric_of(trimmed(c)));
-  const auto step_column = std::ranges::find(metrics, "step") - metrics.begin();
-  if (step_column == std::ssize(metrics))
+  const std::size_t n = header.cells.size();
+  std::vector<std::size_t> ids(n);
+  std::vector<std::string> metrics(n);
+  for (std::size_t i = 0; i < n; ++i) metrics[i] = metric_of(trimmed(header.cells[i]));
+  const auto step_column = static_cast<std::size_t>(std::ranges::find(metrics, "step") - metrics.begin());
+  if (step_column == n)
     bad_input("{} has no column for the step; call one \"step\" (or global_step, iter, iteration)", name);
+  for (std::size_t i = 0; i < n; ++i)
+    if (i != step_column && !metrics[i].empty()) ids[i] = log.id(trimmed(header.cells[i]));
 
-  std::vector<Scalar> out;
   for (Row row; rows.next(row);) {
-    if (row.cells.size() < columns.size() && !row.ended) {
-      warning = fmt::format("the last row of {} (line {}) is cut off and was left out", name, row.line);
-      break;
-    }
-    if (row.cells.size() != columns.size())
+    const auto cut_off = [&] {
+      log.warn(fmt::format("the last row of {} (line {}) is cut off and was left out", name, row.line));
+    };
+    if (row.quoted && std::ranges::any_of(row.cells.back(), [](char c) { return c == '\n'; }))
+      bad_input("{}:{}: a quote in this row never ends; correct that line", name, row.line);
+    if (row.cells.size() < n && !row.ended) return cut_off();
+    if (row.cells.size() != n)
       bad_input("{}:{}: the row has {} cells, its header {}; correct that line", name, row.line,
-                row.cells.size(), columns.size());
-    const std::string& step_cell = row.cells[static_cast<std::size_t>(step_column)];
-    const auto step_number = number_of(step_cell);
+                row.cells.size(), n);
+    if (!row.ended && !trimmed(row.cells.back()).empty() && !number_of(row.cells.back())) return cut_off();
+    const auto step_number = number_of(row.cells[step_column]);
     const auto step = step_number ? step_of(*step_number) : std::nullopt;
-    if (!step) bad_input("{}:{}: '{}' is no step; write a whole number from 0", name, row.line, step_cell);
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-      if (metrics[i] == "step" || trimmed(row.cells[i]).empty()) continue;
+    if (!step)
+      bad_input("{}:{}: '{}' is no step; write a whole number from 0", name, row.line,
+                row.cells[step_column]);
+    for (std::size_t i = 0; i < n; ++i) {
+      if (i == step_column || metrics[i].empty() || trimmed(row.cells[i]).empty()) continue;
       if (const auto v = number_of(row.cells[i]))
-        out.push_back({*step, std::string(trimmed(columns[i])), *v});
+        log.add(*step, ids[i], *v);
       else if (metrics[i] == "loss")
         bad_input("{}:{}: the loss '{}' is no number; correct that line", name, row.line, row.cells[i]);
     }
   }
-  return out;
 }
 
-std::vector<Scalar> read_json_log(std::string_view text, std::string_view name, std::string& warning) {
-  std::vector<Scalar> out;
-  std::size_t left_out = 0;
-  // trainer_state.json is one object over many lines.
-  if (text.find("\"log_history\"") != std::string_view::npos) {
-    const Json state = Json::parse(with_quoted_constants(text), name);
-    for (const Json& entry : state.at("log_history", name).as_array(fmt::format("{}: log_history", name)))
-      left_out += !entry.is_object() || !take_object(entry, out);
-    warning = without_step(left_out, name);
-    return out;
+void read_json_log(std::string_view text, std::string_view name, ScalarLog& log) {
+  Objects objects(log, name);
+  const std::string_view first_line = trimmed(text.substr(0, text.find('\n')));
+  const bool lines = first_line.starts_with('{') && parsed(first_line, name) &&
+                     text.find_first_not_of(" \t\r\n", first_line.size()) != std::string_view::npos;
+  if (!lines) {
+    // One value over the whole text: an array, or trainer_state.json; a lone object is a log of one line.
+    if (const auto whole = parsed(text, name)) {
+      const Json* history = whole->find("log_history");
+      if (history || whole->is_array()) {
+        for (const Json& entry : (history ? *history : *whole).as_array(std::string(name) + ": log_history"))
+          if (!history || !entry.find("train_runtime")) objects.take(entry);
+        return objects.close();
+      }
+    }
   }
   std::size_t number = 0;
   for (std::size_t at = 0; at < text.size();) {
@@ -197,18 +234,16 @@ std::vector<Scalar> read_json_log(std::string_view text, std::string_view name, 
     ++number;
     at = end + 1;
     if (line.empty()) continue;
-    Json row;
-    try {
-      row = Json::parse(with_quoted_constants(line), fmt::format("{}:{}", name, number));
-    } catch (const Error&) {
-      if (end < text.size()) throw;
-      warning = fmt::format("the last row of {} (line {}) is cut off and was left out", name, number);
-      return out;
+    const std::string place = fmt::format("{}:{}", name, number);
+    if (const auto row = parsed(line, place)) {
+      objects.take(*row);
+    } else if (end < text.size()) {
+      Json::parse(with_quoted_constants(line), place);  // throws, and says why
+    } else {
+      log.warn(fmt::format("the last row of {} (line {}) is cut off and was left out", name, number));
     }
-    left_out += !row.is_object() || !take_object(row, out);
   }
-  warning = without_step(left_out, name);
-  return out;
+  objects.close();
 }
 
 }  // namespace plumb

@@ -142,21 +142,14 @@ class Decoder {
 }  // namespace
 
 void check_names(const Config& config, const Components& c) {
-  const auto check = [&](const std::string& key, const char* kind, const auto& table) {
+  each_table(c, [&](std::string_view key, std::string_view kind, const auto& table) {
     const FieldValue value = config_field(key, "").get(config);
     const std::string* name = std::get_if<std::string>(&value);
     std::vector<std::string> known;
     for (const auto& e : table) known.emplace_back(e.name);
     if (name && std::ranges::find(known, *name) == known.end())
       bad_input("{} ({}): {}", key, config.where(key), unknown_name(kind, *name, known));
-  };
-  check("model.norm", "norm", c.norm);
-  check("model.weight_param", "weight", c.weight);
-  check("model.residual", "residual", c.residual);
-  check("model.position", "position", c.position);
-  check("model.placement", "placement", c.placement);
-  check("model.ffn.kind", "ffn", c.ffn);
-  check("init.scheme", "init", c.init);
+  });
 }
 
 void check_spec(const DecoderSpec& s, const Components& c) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <unordered_map>
 
 #include "plumb/report/terminal_plot.h"
 #include "plumb/trace/recent_loss.h"
@@ -26,10 +27,11 @@ void flatten(const Json& j, const std::string& prefix,
 // Metric → last value, in order of first appearance.
 std::vector<std::pair<std::string, double>> last_of(const Trace& t) {
   std::vector<std::pair<std::string, double>> all;
+  std::unordered_map<std::string, std::size_t> places;
   auto set = [&](const std::string& name, double v) {
-    for (auto& [known, value] : all)
-      if (known == name) return void(value = v);
-    all.emplace_back(name, v);
+    const auto [known, fresh] = places.try_emplace(name, all.size());
+    if (fresh) all.emplace_back(name, v);
+    all[known->second].second = v;
   };
   RecentLoss recent;
   for (const StepRow& row : t.steps) {
@@ -95,12 +97,12 @@ std::vector<Difference> config_differences(const std::vector<NamedTrace>& traces
 
 std::vector<Measured> last_values(const std::vector<NamedTrace>& traces) {
   std::vector<Measured> all;
+  std::unordered_map<std::string, std::size_t> places;
   for (std::size_t i = 0; i < traces.size(); ++i)
     for (const auto& [metric, v] : last_of(traces[i].trace)) {
-      auto known = std::ranges::find(all, metric, &Measured::metric);
-      if (known == all.end())
-        known = all.insert(all.end(), {metric, std::vector<double>(traces.size(), std::nan(""))});
-      known->values[i] = v;
+      const auto [known, fresh] = places.try_emplace(metric, all.size());
+      if (fresh) all.push_back({metric, std::vector<double>(traces.size(), std::nan(""))});
+      all[known->second].values[i] = v;
     }
   return all;
 }

@@ -27,6 +27,15 @@ namespace plumb {
 namespace fs = std::filesystem;
 namespace {
 
+bool is_whole(const fs::path& checkpoint) {
+  try {
+    read_checkpoint_info(checkpoint);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 std::optional<CharTokenizer> tokenizer_of(const fs::path& source) {
   if (source.empty()) return {};
   return CharTokenizer::from_json(read_checkpoint_info(source).tokenizer, source.string());
@@ -39,6 +48,7 @@ class Trainer {
       : config_(resolve_config(job.config)),
         t_(config_.train),
         out_(job.out),
+        new_folder_(job.new_folder),
         events_(events),
         resumed_(job.checkpoint),
         from_(job.from.empty() ? fs::path() : newest_checkpoint(job.from)),
@@ -65,14 +75,17 @@ class Trainer {
 
   TrainResult run() {
     std::optional<TraceWriter> trace;
-    result_.run = out_.string();
     result_.baselines = feed_.baselines();
     result_.floor = feed_.floor();
     result_.status = "done";
     if (resumed_.empty()) {
       if (!from_.empty()) take_weights();
-      refuse_used_folder(out_);
-      make_dirs(out_);
+      if (!new_folder_) refuse_used_folder(out_);
+      if (new_folder_)
+        out_ = make_new_folder(out_);
+      else
+        make_dirs(out_);
+      result_.run = out_.string();
       lock_.emplace(out_);
       // Again, with the lock: of two that start at the same moment only one may go on.
       refuse_used_folder(out_);
@@ -83,11 +96,14 @@ class Trainer {
       write_facts(*trace);
       save(0);
     } else {
+      result_.run = out_.string();
       lock_.emplace(out_);
       continue_from_checkpoint();
       // Damaged ones that were passed over: they would count as the newest, and are written again.
       for (const fs::path& later : checkpoints(out_)) {
         if (later == resumed_) break;
+        if (is_whole(later))
+          bad_input("{} was written while this resume began; resume again", later.string());
         fs::remove(later);
       }
       if (events_.start) events_.start(start());
@@ -331,6 +347,7 @@ class Trainer {
   Config config_;
   const TrainConfig& t_;
   fs::path out_;
+  bool new_folder_;
   const TrainEvents& events_;
   fs::path resumed_, from_;
   std::vector<std::string> remarks_;

@@ -73,6 +73,7 @@ struct TrainResult {
 struct TrainJob {
   Config config;
   std::filesystem::path out;
+  bool new_folder = false;  // `out` is a wish: where it exists already, the run takes another name (make_new_folder)
   std::filesystem::path from =
       {};  // a run or checkpoint whose weights (and tokenizer) start this one; may be empty
   std::filesystem::path checkpoint = {};  // set by resume_job: the run in `out` goes on from it

@@ -51,6 +51,7 @@ CASES = [
     ('train --set data.split=1.5', 'data.split (--set) must be above 0 and below 1, but is 1.5; change it there'),
     ('train --set model.norm=lyer',
      "model.norm (--set): unknown norm 'lyer'; did you mean 'layer'? known: batch, layer, none, rms"),
+    ('train --set model.attention.kind=softmx', "model.attention.kind (--set): unknown attention kind 'softmx'; known: mha"),
     ('train --set model.placement=middle', "model.placement (--set): unknown placement 'middle'; known: parallel, post, pre"),
     ('train --set model.residual=two-lane',
      "model.residual (--set): unknown residual 'two-lane'; known: add, hyper_connections, nf, none, rezero"),
@@ -129,7 +130,19 @@ CASES = [
      '(data.corpus, data.rows, train.batch_size, train.threads …)'),
     ('profile {dir}/run {dir}/run', 'name one config, run or checkpoint: `plumb profile runs/…`'),
     ('compare {dir}/run', 'name at least two runs: `plumb compare runs/a runs/b`'),
-    ('compare {dir}/run {dir}/sub', '{dir}/sub holds no trace; `plumb runs` lists the runs there are'),
+    ('compare {dir}/run {dir}/sub', '{dir}/sub holds neither a trace.jsonl nor TensorBoard event files; `plumb runs` lists the runs there are'),
+    ('compare {dir}/run {dir}/no_step.csv',
+     '{dir}/no_step.csv has no column for the step; call one "step" (or global_step, iter, iteration)'),
+    ('compare {dir}/run {dir}/cells.csv', '{dir}/cells.csv:3: the row has 3 cells, its header 2; correct that line'),
+    ('compare {dir}/run {dir}/half_step.csv', "{dir}/half_step.csv:2: '1.5' is no step; write a whole number from 0"),
+    ('compare {dir}/run {dir}/low.csv', "{dir}/low.csv:2: the loss 'low' is no number; correct that line"),
+    ('compare {dir}/run {dir}/quote.csv', '{dir}/quote.csv:3: a quote in this row never ends; correct that line'),
+    ('compare {dir}/run {dir}/header.csv', '{dir}/header.csv holds no number by step; name a log of the loss, or a plumb trace'),
+    ('compare {dir}/run {dir}/empty.txt', '{dir}/empty.txt is empty; name a trace or a log'),
+    ('compare {dir}/run {dir}/zeros.csv',
+     '{dir}/zeros.csv is no trace, TensorBoard event file, CSV file or JSON Lines; check that it is the right file'),
+    ('compare {dir}/run {dir}/events.tfevents', '{dir}/events.tfevents is damaged: the checksum of the record at byte 0; get the file '
+     'again'),
     ('runs --out {dir}/none', 'there is no folder {dir}/none with runs; `plumb train` makes one, or name another with --out'),
     ('runs rm', 'name the runs to delete: `plumb runs rm runs/…`'),
     ('runs rm {dir}/sub', "'{dir}/sub' is no run folder; `plumb runs` lists those there are"),
@@ -166,6 +179,15 @@ def make(folder):
     write("not_toml.toml", "[train\nlr = 1\n")
     write("binary.toml", bytes(range(256)))
     write("a.toml", "")
+    write("no_step.csv", "loss\n1\n")
+    write("cells.csv", "step,loss\n1,2\n1,2,3\n")
+    write("half_step.csv", "step,loss\n1.5,2\n")
+    write("low.csv", "step,loss\n1,low\n")
+    write("quote.csv", 'step,note,loss\n1,a,2\n2,"oops,3\n3,b,4\n')
+    write("header.csv", "step,loss\n")
+    write("zeros.csv", bytes(100))
+    # A length of 4 with its right checksum, then four bytes and a wrong one.
+    write("events.tfevents", b'\x04\x00\x00\x00\x00\x00\x00\x00BER\x04' + b"abcd" + b"\0\0\0\0")
     write("sub/a.toml", "")
     write("b.toml", "")
     write("empty.txt", b"")

@@ -121,9 +121,10 @@ class Answers(unittest.TestCase):
         run = plumb("bench", "probes", "--rounds", "2", "--json", *SMALL)
         self.assertEqual(run.returncode, 0, run.stderr)
         answer = json.loads(run.stdout)
-        low, high = answer["share_interval"]
-        self.assertLessEqual(low, answer["share"])
-        self.assertLessEqual(answer["share"], high)
+        self.assertEqual((answer["pairs"], answer["every"]), (16, 25))
+        self.assertAlmostEqual(answer["share"], answer["probe_ms"] / (25 * answer["ms_per_step"]))
+        for bound, ms in zip(answer["share_interval"], answer["probe_ms_interval"], strict=True):
+            self.assertAlmostEqual(bound, ms / (25 * answer["ms_per_step"]))
 
 
 if __name__ == "__main__":

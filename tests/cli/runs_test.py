@@ -171,8 +171,16 @@ class Start(Folder):
         (out / "config.toml").write_bytes((self.folder / "whole/config.toml").read_bytes())
         lines = (self.folder / "whole/trace.jsonl").read_bytes().splitlines(keepends=True)
         (out / "trace.jsonl").write_bytes(b"".join(line for line in lines if b'"row":"step"' not in line))
+        (out / "checkpoint-0.safetensors.123-1.tmp").write_bytes(b"half of one")
         self.assertEqual(train(out)["params_hash"], whole["params_hash"])
+        self.assertEqual(list(out.glob("*.tmp")), [])
         self.assertEqual((out / "trace.jsonl").read_bytes(), b"".join(lines))
+
+    def test_two_that_start_in_the_same_second_get_a_folder_each(self):
+        runs = [subprocess.Popen([PLUMB, "train", *SMALL, "--set", f"data.corpus={ROOT}/LICENSE", "--quiet"], cwd=self.folder)
+                for _ in range(3)]
+        self.assertEqual([run.wait(timeout=120) for run in runs], [0, 0, 0])
+        self.assertEqual(len(list((self.folder / "runs").iterdir())), 3)
 
     def test_one_that_fails_does_not_hide_the_others(self):
         (self.folder / "short.txt").write_text("a text of forty characters, and no more.")
