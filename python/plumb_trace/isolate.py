@@ -8,10 +8,19 @@ import torch
 from .errors import TraceError
 
 
+depth = 0  # how many `isolated` are open
+
+
+def inside():
+    """Whether a forward pass is one of ours, which no trace counts or measures."""
+    return depth > 0
+
+
 @contextlib.contextmanager
 def isolated(root):
     """Keeps the random state of Python, NumPy and PyTorch and the buffers of `root`, and sets them back at the end. Yields a function
     that sets the random state back at once, so that two runs draw the same dropout."""
+    global depth
     numpy = sys.modules.get("numpy")
     cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
     state = (random.getstate(), numpy and numpy.random.get_state(), torch.get_rng_state(),
@@ -26,9 +35,11 @@ def isolated(root):
         if cuda:
             torch.cuda.set_rng_state_all(state[3])
 
+    depth += 1
     try:
         yield rewind
     finally:
+        depth -= 1
         rewind()
         with torch.no_grad():
             for buffer, kept in buffers:
