@@ -392,8 +392,11 @@ def by_change(s, root, args, kwargs, rewind):
 
 
 def autocast_on():
-    """Whether autocast is active on the processor or the first accelerator."""
-    return torch.is_autocast_enabled() or getattr(torch, "is_autocast_cpu_enabled", lambda: False)()
+    """Whether autocast is active on the processor or an accelerator."""
+    try:
+        return torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
+    except TypeError:  # PyTorch before 2.4
+        return torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled()
 
 
 def by_gradient(s):
