@@ -181,7 +181,7 @@ class Reader:
         block.branches = [b for kind, what, _ in path if kind != "norm" for b in what]
         on_path = [what for kind, what, _ in path if kind == "norm"]
         used = [n for b in block.branches for n in (*b.before, *([b.after] if b.after else []))] + on_path
-        block.norms = list({id(n): n for n in used}.values())
+        block.norms = sorted({id(n): n for n in used}.values(), key=lambda n: n.input)
         adds, bare = kinds.count("add"), kinds.count("bare")
         block.residual = "add" if adds and not bare else "partial" if adds else "none"
         if not block.branches:

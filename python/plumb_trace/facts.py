@@ -302,24 +302,31 @@ def attention_facts(s):
         return found
     n_head, d_head = graph.tensors[query].shape[-3], graph.tensors[query].shape[-1]
     found["n_head"] = n_head
-    width = projected(s, key)
-    if width is not None and width % d_head == 0 and projected(s, query) == n_head * d_head:
-        found["n_kv_head"] = width // d_head
+    widths, (q_from, k_from) = zip(projected(s, query), projected(s, key))
+    if None in widths:
+        return found
+    heads = widths[1] / d_head
+    if q_from == k_from and widths[0] == widths[1] and widths[0] > n_head * d_head:
+        heads = (heads - n_head) / 2  # one product for queries, keys and values
+    elif widths[0] != n_head * d_head:
+        return found
+    if heads in range(1, n_head + 1):
+        found["n_kv_head"] = int(heads)
     return found
 
 
 def projected(s, value):
-    """How many numbers a position's keys (or queries) of all heads are, at the projection or where its result is split."""
+    """(width, value): how many numbers a position's keys (or queries) of all heads are, at the projection or where it is split."""
     graph = s.graph
     while True:
         node = graph.producer[value]
         if node is None:
-            return None
+            return None, None
         if node.name in PRODUCT or node.name in ("split", "chunk"):
-            return graph.tensors[value].shape[-1]
+            return graph.tensors[value].shape[-1], value
         moving = [i for i in node.inputs if graph.descends(i, {s.embedded})]
-        if not moving or node.name == "getitem" and graph.tensors[moving[0]].dim() > graph.tensors[value].dim():
-            return None
+        if not moving:
+            return None, None
         value = moving[0]
 
 

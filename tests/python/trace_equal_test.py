@@ -20,6 +20,7 @@ from oracle import infer, load, read_safetensors
 from trace_rows import check_file, facts_of, lines_of, rows_of, steps_of
 from verse_reference import Stream
 
+torch.set_num_threads(1)
 PLUMB = os.environ.get("PLUMB_CLI", str(ROOT / "build" / os.environ.get("PLUMB_PRESET", "dev") / "plumb"))
 STEPS, BATCH, BLOCK, SEED = 4, 8, 16, 5
 SMALL = ["model.n_layer=3", "model.d_model=32", "model.d_ff=48", f"model.block_size={BLOCK}", f"train.batch_size={BATCH}",
