@@ -374,7 +374,7 @@ def by_position(s, t):
     samples = s.ids.numel() // s.n_token
     if t.dim() == 2:
         t = t.reshape(samples, -1, t.shape[-1]) if s.time_axis == 1 or s.ids.dim() == 1 else t.reshape(-1, samples, t.shape[-1])
-    return t.transpose(0, 1) if s.time_axis == 0 and s.ids.dim() == 2 else t
+    return t.transpose(0, 1) if s.time_axis == 0 and s.ids.dim() == 2 and tuple(t.shape[:2]) == (s.n_token, samples) else t
 
 
 def by_change(s, root, args, kwargs, rewind):
