@@ -2,6 +2,7 @@
 import contextlib
 import random
 import sys
+import warnings
 
 import torch
 
@@ -37,7 +38,9 @@ def isolated(root):
 
     depth += 1
     try:
-        yield rewind
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the model's: they would be ours, and hide those of the training itself
+            yield rewind
     finally:
         depth -= 1
         rewind()
