@@ -9,7 +9,8 @@ Needs nothing but PyTorch, 1.13 or newer.
 """
 from .errors import TraceError
 from .preflight import Check, Report, preflight
-from .tracer import Trace, VERSION, attach
+from .tracer import Trace, attach
+from .version import VERSION
 
 __all__ = ["Check", "Report", "Trace", "TraceError", "attach", "preflight"]
 __version__ = VERSION

@@ -153,8 +153,14 @@ def sinusoid(t):
     for sine, cosine in ((row[0:2 * half:2], row[1:2 * half:2]), (row[:half], row[half:2 * half])):
         size = sine * sine + cosine * cosine
         if bool((size - size[0]).abs().max() < 1e-4 * size[0]) and float(size[0]) > 0:
-            return "sinusoidal", round(math.atan2(float(sine[0]), float(cosine[0]))) % 7
+            return "sinusoidal", steps_of(math.atan2(float(sine[0]), float(cosine[0])))
     return UNKNOWN, UNKNOWN
+
+
+def steps_of(angle):
+    """A turn as a whole number of radians, 0 to 6; unknown where it is none."""
+    turn = (angle + 0.05) % (2 * math.pi) - 0.05
+    return round(turn) if abs(turn - round(turn)) < 0.05 else UNKNOWN
 
 
 def attention_nodes(s):
@@ -211,7 +217,7 @@ def first_angle(waves, n_token):
 
     for t in waves:
         if t.is_complex() and bool(((t.abs() - 1).abs() < 1e-3).all()):
-            return round(float(rows(t).angle()[0, 0])) % 7
+            return steps_of(float(rows(t).angle()[0, 0]))
     real = [t.double() for t in waves if not t.is_complex()]
     for a in range(len(real)):
         for b in range(a + 1, len(real)):
@@ -222,7 +228,7 @@ def first_angle(waves, n_token):
                 continue
             one, two = rows(real[a]), rows(real[b])
             cosine, sine = (one, two) if float(one[0].sum()) > float(two[0].sum()) else (two, one)
-            return round(math.atan2(float(sine[0, 0]), float(cosine[0, 0]))) % 7
+            return steps_of(math.atan2(float(sine[0, 0]), float(cosine[0, 0])))
     return None
 
 

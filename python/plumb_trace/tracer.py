@@ -14,9 +14,9 @@ from .finite import first_non_finite
 from .graph import KWARG_HOOKS
 from .isolate import as_call, inside, isolated, token_ids, unwrap
 from .structure import Mapping, inspect_batch
+from .version import VERSION
 from .writer import Writer
 
-VERSION = "0.1.0"
 FLUSH_SECONDS = 5.0  # rows of an accelerator wait this long at most
 FLUSH_ROWS = 25
 attached = weakref.WeakKeyDictionary()  # module -> its open Trace
@@ -49,7 +49,8 @@ def attach(model, out="trace.jsonl", every=25, *, step=0, tokens=0, overwrite=Fa
     model: any module, also inside DistributedDataParallel (only rank 0 writes) or torch.compile (probed steps run uncompiled).
     step, tokens: updates applied and tokens seen so far; with step > 0 an existing trace is cut there and gone on with. overwrite: replaces an existing file.
     config: a dict for the trace's header. update_ratio: keeps a copy of the blocks' matrices during the update of a probed step.
-    batch: what model(...) takes, where it cannot be seen (PyTorch 1.13 with keyword arguments only).
+    batch: what model(...) takes, to find the parts with instead of the first batch: a short one where memory is scarce, or any where
+    arguments cannot be seen (PyTorch 1.13 with keywords only).
     blocks, embedding, head: paths of named_modules(), where tracing cannot tell; tied: whether the head is meant to share the
     embedding; batch_first=False: ids are (time, batch).
 
@@ -234,7 +235,7 @@ class Trace(Silent):
             if not self.counts_outside:
                 self.count(*call)
             if not self.inspected:
-                self.find_structure(*call)
+                self.find_structure(*(self.given or call))
             if self.probed() and self.structure is not None and self.structure.blocks:
                 if self.capture is None:
                     low = self.mask_low

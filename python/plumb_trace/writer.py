@@ -57,7 +57,7 @@ class Writer:
     def __init__(self, path, producer, config, step=0, overwrite=False):
         self.path = os.fspath(path)
         self.new = True
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
         try:
             if os.path.exists(self.path) and os.path.getsize(self.path) and not overwrite:
                 if step == 0:
