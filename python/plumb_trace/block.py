@@ -140,6 +140,11 @@ class Reader:
             return Block()
         return block
 
+    def require_known(self, term):
+        """What ends a skip path has to be a product: a function that we do not know may hold a sum."""
+        if term.kind == "op" and self.graph.producer[term.value].name not in PRODUCT | ATTENTION:
+            raise Opaque
+
     def walk(self, block):
         """From the output to the input along the skip path: norms, sums and what is neither, in that order."""
         path, value = [], self.out
@@ -158,10 +163,8 @@ class Reader:
                 if value == self.source:
                     value = None
             elif len(terms) == 1:
-                # Nothing but a branch: no way around it. A function that we do not know may hold a sum.
-                node = self.graph.producer[terms[0].norm.input if terms[0].norm else terms[0].value]
-                if terms[0].kind == "op" and node.name not in PRODUCT | ATTENTION:
-                    raise Opaque
+                # Nothing but a branch: no way around it.
+                self.require_known(terms[0])
                 branch = self.branch(terms[0])
                 path.append(("bare", [branch], value))
                 sources = branch.sources - {self.source}
@@ -169,6 +172,7 @@ class Reader:
             elif len(terms) > 1 and not through:
                 # Branches without the stream: the one that the others were computed from stands where the stream should.
                 first = min(terms, key=lambda t: t.value)
+                self.require_known(first)
                 path.append(("add", [self.branch(t) for t in terms if t is not first], value))
                 path.append(("bare", [self.branch(first)], first.value))
                 value = None

@@ -71,8 +71,8 @@ def block_facts(s):
     kind = one_of(n.kind for n in norms.values()) if norms else UNKNOWN if hints else "none"
     axis = one_of(n.axis for n in norms.values()) if norms else UNKNOWN if hints else "none"
     placement = one_of(shape.placement for shape in s.shapes)
-    if placement == "none" and hints:
-        placement = UNKNOWN  # a norm that was written out by hand, or what else needs a root
+    if placement in ("none", "mixed") and hints:  # a norm that was written out by hand, or what else needs a root
+        placement = kind = axis = UNKNOWN
     return {"norm": kind, "norm_axis": axis, "placement": placement, "residual": one_of(shape.residual for shape in s.shapes),
             "skip_after_norm": one_of(shape.skip_after_norm for shape in s.shapes)}
 

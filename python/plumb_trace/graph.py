@@ -10,7 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 KWARG_HOOKS = "with_kwargs" in torch.nn.Module.register_forward_pre_hook.__code__.co_varnames
-ADD = {"add", "sub"}
+ADD = {"add", "sub", "lerp", "addcmul"}
 # Functions whose result carries the values of their first tensor: a copy, a view, a cast, or noise on top of it.
 CARRY = {"dropout", "contiguous", "to", "type", "type_as", "float", "half", "bfloat16", "double", "clone", "view", "view_as", "reshape",
          "flatten", "unflatten", "squeeze", "unsqueeze", "transpose", "permute", "movedim", "swapaxes", "t", "T", "mT", "expand",

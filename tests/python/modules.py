@@ -82,6 +82,16 @@ class GptBlock(nn.Module):
         if self.skip == "attention only":
             x = x + self.attn(self.ln_1(x))
             return self.mlp(self.ln_2(x))
+        if self.skip == "lerp":
+            x = torch.lerp(x, self.attn(self.ln_1(x)), 0.5)
+            return torch.addcmul(x, self.mlp(self.ln_2(x)), self.ln_2.weight)
+        if self.skip == "by hand":  # the second norm is in no module
+            x = x + self.attn(self.ln_1(x))
+            y = x - x.mean(-1, keepdim=True)
+            return x + self.mlp(y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-5))
+        if self.skip == "stacked":  # a sum that no addition shows
+            x = torch.stack([x, self.attn(self.ln_1(x))]).sum(0)
+            return torch.stack([x, self.mlp(self.ln_2(x))]).sum(0)
         if self.skip == "post_branch":
             x = x + self.ln_1(self.attn(x))
             return x + self.ln_2(self.mlp(x))
@@ -251,6 +261,10 @@ MORE = {
     "norm at the branch's end": (lambda: Gpt(skip="post_branch"), {**GPT, "placement": "post_branch"}),
     "PyTorch's layers, norm first": (lambda: EncoderStack(norm_first=True), {
         **GPT, "tied": False, "tied_declared": "unknown", "tied_equal": False, "position": "sinusoidal", "attention": "mha"}),
+    "sums by other functions": (lambda: Gpt(skip="lerp"), GPT),
+    "a norm written out by hand": (lambda: Gpt(skip="by hand"), {**GPT, "norm": "unknown", "norm_axis": "unknown", "placement": "unknown"}),
+    "sums that do not show": (lambda: Gpt(skip="stacked"), {
+        **GPT, "residual": "unknown", "placement": "unknown", "skip_after_norm": "unknown"}),
     "one block": (lambda: Gpt(n_layer=1), {**GPT, "n_layer": 1}),
     "no norm": (lambda: Gpt(norm=nn.Identity), {**GPT, "norm": "none", "norm_axis": "none", "placement": "none", "final_norm": False}),
 }
