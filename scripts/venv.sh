@@ -13,10 +13,11 @@ folder="${XDG_CACHE_HOME:-$HOME/.cache}/plumb/venv-$key"
 
 if [[ ! -e "$folder/complete" ]]; then
   echo "plumb: making $folder with $(grep -vE '^[[:space:]]*(#|$)' "$list" | paste -sd' '): several GB, some minutes" >&2
+  scripts/setup.sh scripts/packages-slow.txt >&2 || exit 1
   rm -rf "$folder"
   mkdir -p "$(dirname "$folder")"
   if ! "$python" -m venv "$folder" >&2 || ! "$folder/bin/python" -m pip install --quiet -r "$list" >&2; then
-    echo "plumb: the virtual environment could not be made; it needs Debian's python3-venv, a package index that pip can reach and" \
+    echo "plumb: the virtual environment could not be made; it needs Python's venv module, a package index that pip can reach and" \
       "about 8 GB in $(dirname "$folder")" >&2
     exit 1
   fi

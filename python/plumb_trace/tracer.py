@@ -306,9 +306,12 @@ class Trace(Silent):
         self.tokens += self.usual_tokens * self.world
         self.step_tokens = 0
         self.pending.append((self.now, {k: v for k, v in row.items() if v is not None}, layers))
-        waits = any(isinstance(v, torch.Tensor) and v.device.type != "cpu" for v in row.values())
-        if not waits or layers or len(self.pending) >= FLUSH_ROWS or time.monotonic() - self.flushed > FLUSH_SECONDS:
+        if not self.waits(row) or layers or len(self.pending) >= FLUSH_ROWS or time.monotonic() - self.flushed > FLUSH_SECONDS:
             self.flush()
+
+    def waits(self, row):
+        """Whether writing a row now would wait for a device."""
+        return any(isinstance(v, torch.Tensor) and v.device.type != "cpu" for v in row.values())
 
     def watch(self, optimizer):
         """Measures the update right after it, where the optimiser has hooks; else at the next step, before the next update."""

@@ -121,6 +121,9 @@ class SameBits(Case):
 
 
 class Rows(Case):
+    def test_the_version_is_plumbs(self):
+        self.assertIn(f"project(plumb VERSION {plumb_trace.__version__} ", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))
+
     def test_probes_at_every_second_step_and_losses_at_all(self):
         model = Gpt()
         with plumb_trace.attach(model, self.out, every=2, config={"lr": 1e-2}) as trace:
@@ -348,6 +351,20 @@ class Trouble(Case):
         subprocess.run([sys.executable, "-c", script, str(ROOT / "python"), str(ROOT / "tests/python"), str(ROOT / "tests/support"), self.out],
                        timeout=300)
         self.assertEqual(len(steps_of(self.rows())), 7)
+
+    def test_rows_that_wait_for_a_device(self):
+        """Nothing here has one: a trace is told to wait as it would."""
+        model = Gpt()
+        with plumb_trace.attach(model, self.out, every=4) as trace:
+            trace.waits = lambda row: True
+            self.train(model, 3, trace)
+            self.assertEqual(len(steps_of(rows_of(lines_of(self.out)))), 1)  # step 0 is probed and does not wait
+            model.h[0].register_forward_hook(lambda module, args, out: out * float("nan"))
+            self.train(model, 3, trace)
+        rows = self.rows()
+        self.assertEqual(sorted(steps_of(rows)), list(range(6)))
+        self.assertEqual(steps_of(rows)[3]["loss"], "NaN")
+        self.assertRegex(facts_of(rows)["non_finite"], "not finite.* [0-9] steps later")
 
     def test_a_mapping_is_taken(self):
         model = Gpt()
