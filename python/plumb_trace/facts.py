@@ -14,14 +14,19 @@ TIED_NAMES = ("tie_word_embeddings", "tied_embeddings", "tie_embeddings", "tie_w
 
 
 def facts_of(s, root):
-    """{name: value} of everything but causality, which needs more passes (`causality`)."""
+    """{name: value} of everything but causality, which needs more passes (`causality`). A reading that breaks is unknown, alone."""
     found = {"n_layer": len(s.blocks) or UNKNOWN, "d_model": s.d_model or UNKNOWN, "vocab_size": s.vocab_size or UNKNOWN}
-    found.update(tying(s, root))
-    found.update(block_facts(s))
-    found["final_norm"] = final_norm(s)
-    found["position"], found["position_first"] = position(s)
-    found.update(attention_facts(s))
-    found["parts"] = parts(s)
+    readings = ((lambda: tying(s, root), ("tied", "tied_declared")),
+                (lambda: block_facts(s), ("norm", "norm_axis", "placement", "residual", "skip_after_norm")),
+                (lambda: {"final_norm": final_norm(s)}, ("final_norm",)),
+                (lambda: dict(zip(("position", "position_first"), position(s))), ("position", "position_first")),
+                (lambda: attention_facts(s), ("attention", "mask_value", "n_head", "n_kv_head")),
+                (lambda: {"parts": parts(s)}, ("parts",)))
+    for read, names in readings:
+        try:
+            found.update(read())
+        except Exception:  # somebody's model does what we have not thought of
+            found.update({name: UNKNOWN for name in names})
     return found
 
 
@@ -148,7 +153,7 @@ def shares(view, base):
 
 def sinusoid(t):
     """Rows of sines and cosines: pairs whose squares sum to one. The fastest pair turns by one radian a position."""
-    row = t.detach().reshape(-1, t.shape[-1])[0].double()
+    row = t.detach().reshape(-1, t.shape[-1])[0].cpu().double()
     half = row.numel() // 2
     for sine, cosine in ((row[0:2 * half:2], row[1:2 * half:2]), (row[:half], row[half:2 * half])):
         size = sine * sine + cosine * cosine
@@ -218,7 +223,7 @@ def first_angle(waves, n_token):
     for t in waves:
         if t.is_complex() and bool(((t.abs() - 1).abs() < 1e-3).all()):
             return steps_of(float(rows(t).angle()[0, 0]))
-    real = [t.double() for t in waves if not t.is_complex()]
+    real = [t.cpu().double() for t in waves if not t.is_complex()]
     for a in range(len(real)):
         for b in range(a + 1, len(real)):
             if real[a].shape != real[b].shape:

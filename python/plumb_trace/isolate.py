@@ -22,6 +22,11 @@ def isolated(root):
     """Keeps the random state of Python, NumPy and PyTorch and the buffers of `root`, and sets them back at the end. Yields a function
     that sets the random state back at once, so that two runs draw the same dropout."""
     global depth
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1 and any(
+            isinstance(m, torch.nn.SyncBatchNorm) for m in root.modules()):
+        raise TraceError("a model with SyncBatchNorm cannot run on one process alone, so its structure stays unread; preflight it in "
+                         "a process of its own")
     numpy = sys.modules.get("numpy")
     cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
     state = (random.getstate(), numpy and numpy.random.get_state(), torch.get_rng_state(),

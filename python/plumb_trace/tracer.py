@@ -298,14 +298,17 @@ class Trace(Silent):
                     layers["grad_std"] = [g / grad_scale if g is not None else None for g in layers["grad_std"]]
             with self.careful("weight_rms"), torch.no_grad():
                 matrices = [measure.matrices(module) for _, module in self.structure.blocks]
-                layers["weight_rms"] = [measure.weight_rms(m) for m in matrices]
+                if any(matrices):
+                    layers["weight_rms"] = [measure.weight_rms(m) for m in matrices]
                 if self.watches_update:
                     self.before = (self.now, [(m, [p.detach().clone() for p in m]) for m in matrices])
                     self.watch(optimizer)
         self.usual_tokens = self.step_tokens or self.usual_tokens
         self.tokens += self.usual_tokens * self.world
         self.step_tokens = 0
-        self.pending.append((self.now, {k: v for k, v in row.items() if v is not None}, layers))
+        # A GradScaler meets infinite gradients as a matter of course: then only the loss can break a run.
+        telling = ("loss", "grad_norm") if grad_scale == 1 else ("loss",)
+        self.pending.append((self.now, {k: v for k, v in row.items() if v is not None}, layers, telling))
         if not self.waits(row) or layers or len(self.pending) >= FLUSH_ROWS or time.monotonic() - self.flushed > FLUSH_SECONDS:
             self.flush()
 
@@ -335,13 +338,13 @@ class Trace(Silent):
         """Writes the rows that wait, with one wait for the device."""
         rows, self.pending, self.flushed = self.pending, [], time.monotonic()
         with self.careful("rows"):
-            flat = [v for _, values, layers in rows for v in (*values.values(), *(x for xs in layers.values() for x in xs))]
+            flat = [v for _, values, layers, _ in rows for v in (*values.values(), *(x for xs in layers.values() for x in xs))]
             found = iter(measure.numbers(flat))
-            for step, values, layers in rows:
+            for step, values, layers, telling in rows:
                 values = {name: next(found) for name in values}
                 layers = {name: [next(found) for _ in xs] for name, xs in layers.items()}
                 self.writer.step(step, values, layers)
-                if not self.told_non_finite and not all(math.isfinite(values.get(k, 0)) for k in ("loss", "grad_norm")):
+                if not self.told_non_finite and not all(math.isfinite(values.get(k, 0)) for k in telling):
                     self.told_non_finite = True
                     self.find_non_finite(step)
 
