@@ -155,6 +155,8 @@ def main():
         command.add_argument("--tally")
         command.add_argument("--may-be-empty", action="store_true")
     arguments = parser.parse_args()
+    if arguments.command == "python" and arguments.here:
+        arguments.name = pathlib.Path(arguments.files[0]).stem
 
     passed, failed, skipped, seconds = (gtest if arguments.command == "gtest" else python)(arguments)
     if passed + failed == 0 and not arguments.may_be_empty:
