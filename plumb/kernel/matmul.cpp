@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "plumb/base/error.h"
+#include "plumb/base/signals.h"
 
 // OpenMP's, from the runtime that oneDNN uses. Declared here so that we compile without -fopenmp.
 extern "C" void omp_set_num_threads(int);
@@ -266,8 +267,13 @@ void Primitive::execute(const ProductShape& s, const float* a, const float* b, c
       status = dnnl_memory_set_data_handle_v2(slot.memory[arg], pointer[arg], slot.stream);
       args[static_cast<std::size_t>(n++)] = {arg_id[arg], slot.memory[arg]};
     }
-  if (status == dnnl_success) status = dnnl_primitive_execute(handle, slot.stream, n, args.data());
-  if (status == dnnl_success) status = dnnl_stream_wait(slot.stream);
+  {
+    // Its generated AVX2 code points the stack pointer into a heap workspace: a signal handler that ran there would
+    // write its frame over what lies below (seen as a corrupted heap after one Ctrl-C in eight).
+    const HoldSignals hold;
+    if (status == dnnl_success) status = dnnl_primitive_execute(handle, slot.stream, n, args.data());
+    if (status == dnnl_success) status = dnnl_stream_wait(slot.stream);
+  }
   slot.busy.store(false, std::memory_order_release);
   check(status, "dnnl_primitive_execute", s);
 }
