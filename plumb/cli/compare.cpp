@@ -10,6 +10,7 @@
 #include "plumb/base/files.h"
 #include "plumb/base/text.h"
 #include "plumb/cli/flags.h"
+#include "plumb/cli/live.h"
 #include "plumb/cli/say.h"
 #include "plumb/interop/open_trace.h"
 
@@ -41,7 +42,7 @@ int compare_command(const Flags& f) {
   if (f.json)
     fmt::print("{}\n", compare_json(traces).dump());
   else
-    fmt::print("{}", compare_text(traces));
+    fmt::print("{}", compare_text(traces, plot_width()));
   return 0;
 }
 

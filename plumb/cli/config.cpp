@@ -20,7 +20,7 @@ int config_command(const Flags& f) {
     fmt::print("{}\n", j.dump());
     return 0;
   }
-  fmt::print("{}", dump_toml(given, true));
+  fmt::print("{}", dump_toml(given, true, known_names(Components{})));
   return 0;
 }
 

@@ -95,7 +95,7 @@ int eval_command(const Flags& f) {
     j["block_sizes"] = rows;
     fmt::print("{}\n", j.dump());
   } else {
-    fmt::print("\nloss by position in the block\n{}", terminal_plot(curves));
+    fmt::print("\nloss by position in the block\n{}", terminal_plot(curves, plot_width()));
   }
   return 0;
 }

@@ -6,6 +6,7 @@
 
 #include "plumb/base/error.h"
 #include "plumb/base/text.h"
+#include "plumb/cli/say.h"
 #include "plumb/model/decoder.h"
 #include "plumb/version.h"
 
@@ -129,7 +130,7 @@ void add_options(CLI::App& sub, const Command& c, Flags& f) {
                "print one JSON object on standard output; words for people go to standard error");
   sub.add_flag("--quiet", f.quiet, "no progress");
   if (c.options) c.options(sub, f);
-  sub.footer(std::string("Example:\n  ") + c.example);
+  sub.footer(as_called(std::string("Example:\n  ") + c.example));
 }
 
 }  // namespace
@@ -138,6 +139,7 @@ int run(int argc, char** argv) {
   Flags f;
   CLI::App app{"plumb: why does this deep network train, or not?"};
   app.set_version_flag("--version", std::string("plumb ") + kVersion);
+  app.name("plumb");
   app.footer("Example:\n  plumb train --set train.steps=100\nEach command has --help with its own example.");
   app.require_subcommand(0, 1);
   for (const Command& c : commands) add_options(*app.add_subcommand(c.name, c.does), c, f);
@@ -162,6 +164,17 @@ int run(int argc, char** argv) {
 }
 
 Config config_of(const std::string& file, const std::vector<std::string>& set) {
+  std::error_code ignored;
+  if (const std::filesystem::path path(file); std::filesystem::is_directory(path, ignored))
+    bad_input("{} is a folder; name a config file in it{}", file,
+              std::filesystem::exists(path / "config.toml", ignored)
+                  ? fmt::format(", {}, or go on with that run by `plumb resume {}`",
+                                (path / "config.toml").string(), file)
+                  : "");
+  if (file.find('=') != std::string::npos && !std::filesystem::exists(file, ignored))
+    bad_input("'{}' is no config file; did you mean --set {}?", file, file);
+  if (file.ends_with(".txt"))
+    bad_input("{} is no config; to train on a text give --set data.corpus={}", file, file);
   Config c = file.empty() ? Config{} : load_config(file);
   for (const std::string& s : set) set_value(c, s);
   check_names(c, Components{});

@@ -7,6 +7,7 @@
 #include "plumb/base/files.h"
 #include "plumb/cli/flags.h"
 #include "plumb/cli/say.h"
+#include "plumb/model/decoder.h"
 
 namespace plumb::cli {
 
@@ -22,7 +23,7 @@ int init_command(const Flags& f) {
       "# plumb train THIS_FILE.  Keys that are comments have their defaults.\n# Presets: `plumb init NAME`, "
       "with\n";
   for (const Preset& p : presets()) text += fmt::format("#   {:<8} {}\n", p.name, p.about);
-  text += "\n" + dump_toml(c, true);
+  text += "\n" + dump_toml(c, true, known_names(Components{}));
   if (f.out.empty()) {
     fmt::print("{}", text);
     return 0;

@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "plumb/base/clock.h"
@@ -14,26 +15,54 @@ namespace {
 
 constexpr double smoothing = 0.9;  // of the loss that is held against the baselines: one batch says little
 
-std::size_t columns() {
+std::size_t columns(int file = STDERR_FILENO) {
   winsize w{};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 20 ? w.ws_col : 100;
+  return ioctl(file, TIOCGWINSZ, &w) == 0 && w.ws_col > 20 ? w.ws_col : 100;
 }
 
-std::string diagnostics_of(const StepRow& row) {
-  std::string text;
-  auto add = [&](const std::string& s) { text += (text.empty() ? "" : "  ") + s; };
-  if (const auto* act = row.find_layers("act_std"); act && !act->empty())
-    add(fmt::format("stream x{:.2f}", act->back() / act->front()));
+struct Piece {
+  std::string text, brief;  // with room, and without
+  int rank;                 // what goes first when even the brief forms do not fit: the highest
+};
+
+std::vector<Piece> diagnostics_of(const StepRow& row) {
+  std::vector<Piece> all;
+  if (const auto* act = row.find_layers("act_std"); act && !act->empty()) {
+    const std::string ratio = fmt::format("x{:.2f}", act->back() / act->front());
+    all.push_back({"stream " + ratio, ratio, 2});
+  }
   if (const auto* h = row.find_layers("attn_entropy"); h && !h->empty()) {
     double sum = 0;
     for (double e : *h) sum += e;
-    add(fmt::format("entropy {:.2f}", sum / static_cast<double>(h->size())));
+    const std::string mean = fmt::format("{:.2f}", sum / static_cast<double>(h->size()));
+    all.push_back({"entropy " + mean, "H " + mean, 3});
   }
-  if (const double* kl = row.find("adjacent_kl")) add(fmt::format("adjacent KL {:.2g}", *kl));
-  return text;
+  if (const double* kl = row.find("adjacent_kl"))
+    all.push_back({fmt::format("adjacent KL {:.2g}", *kl), fmt::format("KL {:.2g}", *kl), 2});
+  return all;
+}
+
+std::string join_pieces(const std::vector<Piece>& pieces, bool brief) {
+  std::string out;
+  for (const Piece& p : pieces)
+    if (!p.text.empty()) out += (out.empty() ? "" : "  ") + (brief ? p.brief : p.text);
+  return out;
+}
+
+std::string fitted(std::vector<Piece> pieces, std::size_t width) {
+  std::string line = join_pieces(pieces, false);
+  if (line.size() <= width) return line;
+  for (line = join_pieces(pieces, true); line.size() > width; line = join_pieces(pieces, true)) {
+    const auto last = std::ranges::max_element(pieces, {}, &Piece::rank);
+    if (last->rank == 0) break;
+    pieces.erase(last);
+  }
+  return line.substr(0, width);
 }
 
 }  // namespace
+
+std::size_t plot_width() { return std::min<std::size_t>(72, columns(STDOUT_FILENO) - 14); }
 
 std::string duration(double s) {
   const auto n = static_cast<long>(std::lround(s));
@@ -65,9 +94,11 @@ void Live::start(std::size_t run, const RunStart& s) {
   const DecoderSpec& m = s.spec;
   std::string text;
   auto line = [&](const std::string& l) { text += (row.name.empty() ? "" : row.name + ": ") + l + "\n"; };
-  line(fmt::format(
-      "{} layers, d_model {}, {} heads, d_ff {}, block {}: {} parameters; norm {}, placement {}, residual {}",
-      m.n_layer, m.d_model, m.n_head, m.d_ff, m.block_size, s.n_params, m.norm, m.placement, m.residual));
+  line(
+      fmt::format("{} layer{}, d_model {}, {} heads, d_ff {}, block {}: {} parameters; norm {}, placement "
+                  "{}, residual {}",
+                  m.n_layer, m.n_layer == 1 ? "" : "s", m.d_model, m.n_head, m.d_ff, m.block_size, s.n_params,
+                  m.norm, m.placement, m.residual));
   line(fmt::format("{} characters, {} symbols cover {:.2f} %; {} tokens to train on, {} to validate",
                    s.n_characters, s.vocab_size, 100 * s.coverage, s.train_tokens, s.val_tokens));
   line(
@@ -75,12 +106,20 @@ void Live::start(std::size_t run, const RunStart& s) {
                   "trigram {:.3f}{}",
                   s.baselines.uniform, s.baselines.unigram, s.baselines.bigram, s.baselines.trigram,
                   s.floor ? fmt::format("; floor {:.3f} (exact)", *s.floor) : std::string()));
-  line(fmt::format("{} thread{}, {} shards of {} sequences, {}, {:.0f} MB", s.threads,
-                   s.threads == 1 ? "" : "s", s.shards, s.sequences_a_shard, s.target,
-                   static_cast<double>(s.bytes) / 1e6));
+  line(fmt::format("{} thread{}, {} shard{} of {} sequences, {}, {:.0f} MB", s.threads,
+                   s.threads == 1 ? "" : "s", s.shards, s.shards == 1 ? "" : "s", s.sequences_a_shard,
+                   s.target, static_cast<double>(s.bytes) / 1e6));
   for (const std::string& r : s.remarks) line("note: " + r);
   line(fmt::format("run folder: {}{}", s.run,
                    s.first_step ? fmt::format(", going on from step {}", s.first_step) : ""));
+  if (!explained_ && s.probe_every > 0)
+    text += fmt::format(
+        "measured every {} steps: stream (activation std of the last block over the first's), entropy (of "
+        "attention; 1: "
+        "it looks everywhere alike), adjacent KL (how much the prediction changes from one position to the "
+        "next)\n",
+        s.probe_every);
+  explained_ = true;
   print_above(text);
 }
 
@@ -100,7 +139,7 @@ void Live::print_above(const std::string& lines) {
 
 void Live::probed(std::size_t run, const StepRow& r) {
   const std::lock_guard lock(mutex_);
-  rows_[run].diagnostics = diagnostics_of(r);
+  rows_[run].probed = r;
 }
 
 void Live::step(std::size_t run, const StepReport& r) {
@@ -111,11 +150,20 @@ void Live::step(std::size_t run, const StepReport& r) {
   if (r.val_loss) row.val_loss = r.val_loss;
   const bool last = r.step + 1 == r.steps;
   if (!tty_ && r.step % 50 != 0 && !r.val_loss && !last) return;
-  row.text = fmt::format("{}{}step {:>5}/{}  loss {:.4f} ({})  {:.0f} tokens/s  {} left{}{}{}", row.name,
-                         row.name.empty() ? "" : "  ", r.step, r.steps, r.loss,
-                         baseline_crossed(row.smooth_loss, row.baselines, row.floor), r.tokens_per_s,
-                         duration(r.seconds_left), row.diagnostics.empty() ? "" : "  ", row.diagnostics,
-                         row.val_loss ? fmt::format("  validation {:.4f}", *row.val_loss) : std::string());
+  const std::string crossed = baseline_crossed(row.smooth_loss, row.baselines, row.floor);
+  const std::string left = duration(r.seconds_left);
+  std::vector<Piece> pieces{
+      {row.name, row.name, 0},
+      {fmt::format("step {:>5}/{}", r.step + 1, r.steps), fmt::format("{}/{}", r.step + 1, r.steps), 0},
+      {fmt::format("loss {:.4f} ({})", r.loss, crossed), fmt::format("{:.3f} {}", r.loss, crossed), 0},
+      {left + " left", left, 1}};
+  for (Piece& p : diagnostics_of(row.probed)) pieces.push_back(std::move(p));
+  if (row.val_loss)
+    pieces.push_back(
+        {fmt::format("validation {:.4f}", *row.val_loss), fmt::format("val {:.3f}", *row.val_loss), 4});
+  pieces.push_back(
+      {fmt::format("{:.0f} tokens/s", r.tokens_per_s), fmt::format("{:.0f} tok/s", r.tokens_per_s), 5});
+  row.text = tty_ ? fitted(std::move(pieces), columns() - 1) : join_pieces(pieces, false);
   if (!tty_) {
     say("{}\n", row.text);
     return;
@@ -128,9 +176,8 @@ void Live::step(std::size_t run, const StepReport& r) {
 
 void Live::draw() {
   std::string out = drawn_ > 1 ? fmt::format("\r\033[{}A", drawn_ - 1) : "\r";
-  const std::size_t width = columns();
   for (std::size_t i = 0; i < rows_.size(); ++i)
-    out += "\033[K" + rows_[i].text.substr(0, width - 1) + (i + 1 < rows_.size() ? "\n" : "");
+    out += "\033[K" + rows_[i].text.substr(0, columns() - 1) + (i + 1 < rows_.size() ? "\n" : "");
   drawn_ = rows_.size();
   say("{}", out);
 }

@@ -9,6 +9,10 @@
 
 namespace plumb::cli {
 
+/// Characters that a plot's frame may have on standard output: what a terminal has beside the axis, at
+/// most 72.
+std::size_t plot_width();
+
 /// "45 s", "3 min 02 s", "1 h 05 min"
 std::string duration(double seconds);
 
@@ -33,7 +37,8 @@ class Live {
 
  private:
   struct Row {
-    std::string name = {}, text = {}, diagnostics = {};
+    std::string name = {}, text = {};
+    StepRow probed = {};  // the last that was measured
     Baselines baselines{};
     std::optional<double> floor = {}, val_loss = {};
     double smooth_loss = 0;
@@ -43,7 +48,7 @@ class Live {
   void print_above(const std::string& lines);
   std::mutex mutex_;
   std::vector<Row> rows_;
-  bool tty_;
+  bool tty_, explained_ = false;
   std::size_t drawn_ = 0;
   std::chrono::steady_clock::time_point shown_{};
 };

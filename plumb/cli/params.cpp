@@ -3,6 +3,7 @@
 
 #include "plumb/base/json.h"
 #include "plumb/cli/flags.h"
+#include "plumb/cli/say.h"
 #include "plumb/model/decoder.h"
 #include "plumb/spec/from_config.h"
 
@@ -19,6 +20,9 @@ int params_command(const Flags& f) {
                                                         {"norm", n.norm},
                                                         {"residual", n.residual},
                                                         {"head", n.head}};
+  if (!f.quiet)
+    say("note: for a vocabulary of data.vocab_size = {}; a corpus with fewer symbols gives a smaller one\n",
+        config.data.vocab_size);
   if (f.json) {
     Json j = Json::object(), p = Json::object();
     j["total"] = n.total;

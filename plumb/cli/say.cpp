@@ -1,10 +1,23 @@
 #include "plumb/cli/say.h"
 
+#include <cstdlib>
 #include <new>
+#include <string_view>
 
 #include "plumb/base/error.h"
 
 namespace plumb::cli {
+
+std::string as_called(std::string text) {
+  const char* name = std::getenv("PLUMB_CALLED_AS");
+  if (!name || !*name) return text;
+  for (const std::string_view before : {"`", "\n  "}) {
+    const std::string from = std::string(before) + "plumb ", to = std::string(before) + name + " ";
+    for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+      text.replace(at, from.size(), to);
+  }
+  return text;
+}
 
 Sentence sentence_of(const std::exception_ptr& error) {
   Sentence s;

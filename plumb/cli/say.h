@@ -8,11 +8,15 @@
 
 namespace plumb::cli {
 
+/// The name that a person typed to get here, for the commands in hints: "plumb", or what ./run says of itself
+/// in PLUMB_CALLED_AS. as_called puts it into "`plumb …" and "\n  plumb …".
+std::string as_called(std::string text);
+
 /// A terminal that hung up or a full disk behind standard error must not end what the words are about: words
 /// that cannot be written are lost.
 template <class... A>
 void say(fmt::format_string<A...> text, A&&... args) {
-  std::fputs(fmt::format(text, std::forward<A>(args)...).c_str(), stderr);
+  std::fputs(as_called(fmt::format(text, std::forward<A>(args)...)).c_str(), stderr);
 }
 
 /// What to say of an error, in one line, and the exit status it asks for.

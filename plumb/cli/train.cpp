@@ -48,7 +48,9 @@ Json answer(const TrainResult& r) {
 
 void print_end(const TrainResult& r, const std::string& name, bool quiet) {
   const std::string who = name.empty() ? "" : name + ": ";
-  if (r.status == "done" && !quiet)
+  if (r.status == "done" && !quiet && r.tokens_per_s == 0)
+    say("{}was finished already, after {} steps: validation {:.4f}; {}\n", who, r.steps, r.val_loss, r.run);
+  else if (r.status == "done" && !quiet)
     say("{}done: validation {:.4f} ({}), {:.0f} tokens/s; {}\n", who, r.val_loss,
         baseline_crossed(r.val_loss, r.baselines, r.floor), r.tokens_per_s, r.run);
   if (r.status == "interrupted")
@@ -165,6 +167,7 @@ int train_command(const Flags& f) {
     Run r;
     r.job.config = config_of(file, f.set);
     r.job.from = f.from;
+    r.job.remarks = unused_settings(r.job.config, Components{});
     r.job.out = out;
     r.job.new_folder = f.out.empty() && files.size() == 1;
     if (files.size() > 1) {

@@ -178,7 +178,7 @@ void set_value(Config& config, std::string_view assignment) {
   assign(config, field, command_line_value(field.type, trimmed(assignment.substr(equals + 1))), "--set");
 }
 
-std::string dump_toml(const Config& config, bool commented) {
+std::string dump_toml(const Config& config, bool commented, const KnownNames& names) {
   const Config defaults;
   std::string out, section;
   for (const auto& field : config_fields()) {
@@ -189,17 +189,19 @@ std::string dump_toml(const Config& config, bool commented) {
     const FieldValue value = field.get(config), usual = field.get(defaults);
     const bool unset = value.index() == 0;
     if (unset && !commented) continue;
-    // In a file to be edited a key that nobody gave is a comment: written out it would count as given, and contradict
-    // what another key implies once that one is changed.
-    const bool silent = unset || (commented && !config.given(fmt::format("{}.{}", section, field.key)) && value == usual);
+    // In a file to be edited a key that nobody gave is a comment: written out it would count as given, and
+    // contradict what another key implies once that one is changed.
+    const bool silent =
+        unset || (commented && !config.given(fmt::format("{}.{}", section, field.key)) && value == usual);
     const std::string line = fmt::format("{}{} = {}", silent ? "# " : "", field.key, field_text(value));
     if (!commented) {
       out += line + "\n";
       continue;
     }
     out += fmt::format("{:<32}# {}", line, field.help);
-    const std::string allowed = field_allowed(field.check);
-    if (!field.check.choices.empty()) out += fmt::format(" ({})", allowed);
+    const auto known = names.find(field.path());
+    const std::string allowed = known != names.end() ? known->second : field_allowed(field.check);
+    if (known != names.end() || !field.check.choices.empty()) out += fmt::format(" ({})", allowed);
     if (value != usual)
       out += usual.index() == 0 ? " [set]" : fmt::format(" [changed from {}]", field_text(usual));
     out += '\n';
@@ -222,7 +224,7 @@ Config config_from_json(const Json& json, std::string_view name) {
   return config;
 }
 
-std::string config_markdown() {
+std::string config_markdown(const KnownNames& names) {
   std::string out =
       "# The config\n\n"
       "A run's config is TOML. Every key is optional; `plumb config` prints a commented file, and `--set "
@@ -241,7 +243,8 @@ std::string config_markdown() {
     const FieldValue usual = field.get(defaults);
     out += fmt::format("| `{}` | {} | {} | {} | {} |\n", field.key, field_type_name(field.type),
                        usual.index() == 0 ? "–" : fmt::format("`{}`", field_text(usual)),
-                       field_allowed(field.check), field.help);
+                       names.contains(field.path()) ? names.at(field.path()) : field_allowed(field.check),
+                       field.help);
   }
   return out;
 }

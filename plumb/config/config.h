@@ -95,6 +95,9 @@ struct Config {
   std::string where(std::string_view key) const;
 };
 
+/// Key -> the names that it may have.
+using KnownNames = std::map<std::string, std::string, std::less<>>;
+
 /// The one table of all keys, in the order of the documentation.
 const std::vector<Field<Config>>& config_fields();
 
@@ -119,8 +122,9 @@ void set_value(Config& config, std::string_view assignment);
 
 /// The config as TOML that parse_config reads back to the same values (places aside). `commented` adds each
 /// key's help, marks those that differ from
-/// the default, and writes keys that nobody gave as comments.
-std::string dump_toml(const Config& config, bool commented);
+/// the default, and writes keys that nobody gave as comments. `names`: what else a key may be ("model.norm" ->
+/// "batch, layer, none, rms"), known above this folder.
+std::string dump_toml(const Config& config, bool commented, const KnownNames& names = {});
 
 /// {"model": {…, "attention": {…}, "ffn": {…}}, "init": {…}, …}; unset optional keys are left out.
 Json config_to_json(const Config& config);
@@ -130,6 +134,6 @@ Json config_to_json(const Config& config);
 Config config_from_json(const Json& json, std::string_view name);
 
 /// docs/config.md: every key, its type, default, range and help.
-std::string config_markdown();
+std::string config_markdown(const KnownNames& names);
 
 }  // namespace plumb

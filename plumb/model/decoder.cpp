@@ -152,6 +152,39 @@ void check_names(const Config& config, const Components& c) {
   });
 }
 
+KnownNames known_names(const Components& c) {
+  KnownNames names;
+  each_table(c, [&](std::string_view key, std::string_view, const auto& table) {
+    std::vector<std::string> known;
+    for (const auto& e : table) known.emplace_back(e.name);
+    names.emplace(key, join(known));
+  });
+  return names;
+}
+
+std::vector<std::string> unused_settings(const Config& config, const Components& c) {
+  static const Config defaults;
+  std::vector<std::string> all;
+  each_table(c, [&](std::string_view key, std::string_view, const auto& table) {
+    const FieldValue value = config_field(key, "").get(config);
+    const std::string* name = std::get_if<std::string>(&value);
+    const auto chosen = std::ranges::find_if(table, [&](const auto& e) { return name && e.name == *name; });
+    if constexpr (requires { chosen->fields; }) {
+      if (chosen == table.end()) return;
+      const auto reads = [](const auto& entry, const std::string& path) {
+        return (", " + std::string(entry.fields) + ",").find(", " + path + ",") != std::string::npos;
+      };
+      for (const auto& field : config_fields())
+        if (config.given(field.path()) && field.get(config) != field.get(defaults) &&
+            !reads(*chosen, field.path()) &&
+            std::ranges::any_of(table, [&](const auto& e) { return reads(e, field.path()); }))
+          all.push_back(fmt::format("{} = {} has no effect: {} = \"{}\" does not read it", field.path(),
+                                    field_text(field.get(config)), key, *name));
+    }
+  });
+  return all;
+}
+
 void check_spec(const DecoderSpec& s, const Components& c) {
   for (const auto& [what, n] : {std::pair{"n_layer", s.n_layer},
                                 {"d_model", s.d_model},

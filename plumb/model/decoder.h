@@ -12,6 +12,12 @@ void check_spec(const DecoderSpec&, const Components&);
 /// bad_input, with the place where it was written, for a component that no table has.
 void check_names(const Config&, const Components&);
 
+/// What each component's key may be.
+KnownNames known_names(const Components&);
+
+/// A sentence for each setting that other components of a family read, but not the chosen one.
+std::vector<std::string> unused_settings(const Config&, const Components&);
+
 /// The graph of the decoder for sequences of `block` positions, its loss included. Points and parameters are named as in
 /// DESIGN, "Pinned names".
 template <class R>

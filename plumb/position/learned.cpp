@@ -1,7 +1,7 @@
 // Learned absolute positions: y[b, t] = x[b, t] + p[t]. Radford et al. 2018 (GPT), section 3.1.
 //
-// Shapes: x, y (B, T, C); p (block_size, C). Gradients: dx as its sink says; dp[t] sums over the sequences of the shard in
-// order, rows past T are cleared by an overwriting sink.
+// Shapes: x, y (B, T, C); p (block_size, C). Gradients: dx as its sink says; dp[t] sums over the sequences of
+// the shard in order, rows past T are cleared by an overwriting sink.
 #include <algorithm>
 
 #include "plumb/kernel/rows.h"
@@ -19,8 +19,10 @@ class AddPositionsOp final : public Op<R> {
     const auto x = r.in(0), p = r.in(1);
     const std::int64_t t = x.rows / r.sequences();
     if (r.position() + t > p.rows)
-      bad_input("[position] learned positions end at block_size {}, the input has {} positions; use a shorter one", p.rows,
-                r.position() + t);
+      bad_input(
+          "[position] learned positions end at block_size {}, the input has {} positions; use a shorter one, "
+          "or train with model.position = \"none\" or \"t5\"",
+          p.rows, r.position() + t);
     for (std::int64_t b = 0; b < r.sequences(); ++b)
       axpby(1, x.slice(b * t, t), 1, p.slice(r.position(), t), r.out().slice(b * t, t));
   }
@@ -47,10 +49,13 @@ class Learned final : public Position<R> {
     const Shape shape = b.shape(x);
     const std::int64_t t = shape.dims[1].n;
     if (t > block_size_)
-      bad_input("[position] learned positions end at block_size {}, the input has {} positions; use a shorter block",
-                block_size_, t);
+      bad_input(
+          "[position] learned positions end at block_size {}, the input has {} positions; use a shorter "
+          "block, or train with model.position = \"none\" or \"t5\"",
+          block_size_, t);
     const Dim channels = shape.dims.back();
-    const Value p = b.param({"pos.weight", Role::pos_embed, Shape{Dim{'T', block_size_}, channels}, 1, channels.n});
+    const Value p =
+        b.param({"pos.weight", Role::pos_embed, Shape{Dim{'T', block_size_}, channels}, 1, channels.n});
     const Value y = b.node1(std::make_unique<AddPositionsOp<R>>(), {.name = "pos",
                                                                     .in = {x, p},
                                                                     .out = {shape},
@@ -72,7 +77,6 @@ extern constexpr PositionEntry learned = position_entry<Learned>({
     .formula = "y[t] = x[t] + p[t]",
     .paper = "Radford et al. 2018 (GPT), section 3.1",
     .pitfalls = "There is no row past block_size: longer inputs are an error.",
-    .fields = "model.block_size",
 });
 }  // namespace entries::position
 

@@ -73,7 +73,6 @@ extern constexpr PositionEntry t5 = position_entry<T5>({
     .paper = "Raffel et al. 2020 (T5), arXiv 1910.10683, section 2.1",
     .pitfalls = "T5 has no 1/sqrt(d_head); the config implies attention.scale = 'none'. Distances past 112 "
                 "look alike.",
-    .fields = "model.n_head",
 });
 }  // namespace entries::position
 

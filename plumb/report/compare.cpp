@@ -104,18 +104,22 @@ std::vector<Measured> last_values(const std::vector<NamedTrace>& traces) {
       if (fresh) all.push_back({metric, std::vector<double>(traces.size(), std::nan(""))});
       all[known->second].values[i] = v;
     }
+  // What is asked first stands first.
+  std::ranges::stable_sort(all, {}, [](const Measured& m) {
+    return m.metric == "val_loss" ? 0 : m.metric == "train_loss" ? 1 : m.metric == "loss" ? 2 : 3;
+  });
   return all;
 }
 
-std::string compare_text(const std::vector<NamedTrace>& traces) {
+std::string compare_text(const std::vector<NamedTrace>& traces, std::size_t width) {
   std::vector<Series> curves;
-  for (const NamedTrace& t : traces) curves.push_back(loss_curve(t, 72));
-  std::string out = "training loss, nats a token, by step\n" + terminal_plot(curves) + "\n";
-  std::size_t width = 12;
-  for (const NamedTrace& t : traces) width = std::max(width, t.name.size() + 2);
+  for (const NamedTrace& t : traces) curves.push_back(loss_curve(t, width));
+  std::string out = "training loss, nats a token, by step\n" + terminal_plot(curves, width) + "\n";
+  std::size_t cell = 12;
+  for (const NamedTrace& t : traces) cell = std::max(cell, t.name.size() + 2);
   auto row = [&](const std::string& what, const std::vector<std::string>& cells) {
     out += fmt::format("{:<28}", what);
-    for (const std::string& c : cells) out += fmt::format("{:>{}}", c, width);
+    for (const std::string& c : cells) out += fmt::format("{:>{}}", c, cell);
     out += '\n';
   };
   std::vector<std::string> names;
@@ -126,7 +130,7 @@ std::string compare_text(const std::vector<NamedTrace>& traces) {
     for (double v : m.values) cells.push_back(std::isnan(v) ? "–" : fmt::format("{:.4g}", v));
     row(m.metric, cells);
   }
-  out += '\n';
+  out += "train_loss is the mean of the last 50 losses; a value is the last that its run measured\n\n";
   const auto differences = config_differences(traces);
   const auto with_config =
       std::ranges::count_if(traces, [](const NamedTrace& t) { return t.trace.header.config.is_object(); });

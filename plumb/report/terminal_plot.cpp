@@ -36,6 +36,8 @@ std::string terminal_plot(const std::vector<Series>& series, std::size_t width, 
       c = c == ' ' || c == letter ? letter : '*';
     }
   }
+  bool meet = false;
+  for (const std::string& line : canvas) meet |= line.find('*') != std::string::npos;
   std::string out;
   for (std::size_t r = 0; r < height; ++r) {
     const double y = y1 - (y1 - y0) * static_cast<double>(r) / static_cast<double>(height - 1);
@@ -50,6 +52,7 @@ std::string terminal_plot(const std::vector<Series>& series, std::size_t width, 
          right + "\n";
   for (std::size_t i = 0; i < series.size(); ++i)
     out += fmt::format("{:>12} {}\n", static_cast<char>('a' + static_cast<int>(i % 26)), series[i].name);
+  if (meet) out += fmt::format("{:>12} where they meet\n", '*');
   return out;
 }
 

@@ -12,7 +12,7 @@ struct Series {
 };
 
 /// The series in one frame, each drawn with its own letter (a, b, …; `*` where two meet), with axis labels
-/// and a legend. `width` and `height` count the characters of the frame.
+/// and a legend. `width` and `height` count the characters of the frame, of which the axis takes 12 more.
 std::string terminal_plot(const std::vector<Series>&, std::size_t width = 72, std::size_t height = 16);
 
 /// "####····" of `width` characters for a value between 0 and `most`.

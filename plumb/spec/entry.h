@@ -14,7 +14,7 @@ namespace plumb {
 
 struct Entry {
   std::string_view name, formula, paper, pitfalls;
-  std::string_view fields = {};  // config keys that it reads: "model.norm_eps, model.norm_affine"
+  std::string_view fields = {};  // config keys of its own, not the model's sizes: "model.norm_eps, model.norm_affine"
   /// Why it cannot be part of this model, in one sentence; empty: it can.
   std::string (*refuses)(const DecoderSpec&) = nullptr;
 };

@@ -6,6 +6,7 @@
 
 #include "plumb/base/error.h"
 #include "plumb/base/files.h"
+#include "plumb/base/text.h"
 #include "plumb/trace/reader.h"
 
 namespace plumb {
@@ -90,8 +91,20 @@ fs::path newest_checkpoint(const fs::path& run_or_file) {
   const fs::file_status status = fs::status(run_or_file, error);
   if (status.type() == fs::file_type::not_found)
     bad_input("there is no run {}; `plumb runs` lists those there are", run_or_file.string());
-  if (!fs::is_directory(status)) return run_or_file;
+  if (!fs::is_directory(status)) {
+    if (run_or_file.extension() != ".safetensors")
+      bad_input("{} is no checkpoint, which ends in .safetensors; name that, or the run's folder",
+                run_or_file.string());
+    return run_or_file;
+  }
   const auto all = checkpoints(run_or_file);
+  std::vector<std::string> inside;
+  for (fs::directory_iterator it(run_or_file, error), end; all.empty() && !error && it != end;
+       it.increment(error))
+    if (!checkpoints(it->path()).empty()) inside.push_back(it->path().string());
+  std::ranges::sort(inside);
+  if (!inside.empty())
+    bad_input("{} holds runs, and is none itself; name {}", run_or_file.string(), join(inside, " or "));
   if (all.empty())
     bad_input("{} holds no checkpoint; name a run folder that `plumb train` wrote, or a checkpoint file",
               run_or_file.string());

@@ -199,6 +199,7 @@ class Trainer {
     s.run = out_.string();
     s.spec = spec_;
     s.first_step = step_;
+    s.probe_every = observers_.write ? config_.probe.every : 0;
     s.n_params = store_.layout().count();
     s.n_characters = static_cast<std::int64_t>(feed_.corpus().text.size());
     s.vocab_size = feed_.tokenizer().vocab_size();
@@ -409,8 +410,8 @@ TrainJob resume_job(const fs::path& run, const std::vector<std::string>& set) {
       if (field.get(changed) != field.get(job.config) && !is_free(field.path()))
         bad_input(
             "{} cannot change when a run is resumed: the result would not be the run's; start a new one with "
-            "`plumb train --from {} --set {}`",
-            field.path(), run.string(), s);
+            "`plumb train {}/config.toml --from {} --set {}`",
+            field.path(), run.string(), run.string(), s);
     job.config = std::move(changed);
   }
   return job;

@@ -26,6 +26,7 @@ struct RunStart {
   std::string run;
   DecoderSpec spec;
   std::int64_t first_step = 0;  // > 0: a run that goes on
+  std::int64_t probe_every = 0;      // 0: nothing is measured
   std::int64_t n_params = 0, n_characters = 0, vocab_size = 0, train_tokens = 0, val_tokens = 0;
   double coverage = 0;  // share of the corpus that has a symbol of its own
   Baselines baselines{};
@@ -77,7 +78,7 @@ struct TrainJob {
   std::filesystem::path from =
       {};  // a run or checkpoint whose weights (and tokenizer) start this one; may be empty
   std::filesystem::path checkpoint = {};  // set by resume_job: the run in `out` goes on from it
-  std::vector<std::string> remarks = {};  // what resume_job tolerated
+  std::vector<std::string> remarks = {};  // for RunStart: what resume_job tolerated, say
   int threads =
       0;  // > 0: instead of the config's, which is written down as it is (several runs share a machine)
 };

@@ -34,7 +34,13 @@ CASES = [
      "{dir}/not_toml.toml:1: not TOML (Error while parsing table header: expected ']', saw '\\n'); correct that "
      'line'),
     ('train {dir}/none.toml', 'cannot read {dir}/none.toml: no such file or directory; check the path'),
-    ('train {dir}', 'cannot read {dir}: it is a directory; name a file'),
+    ('train {dir}', '{dir} is a folder; name a config file in it'),
+    ('train {dir}/run',
+     '{dir}/run is a folder; name a config file in it, {dir}/run/config.toml, or go on with that run by `plumb resume {dir}/run`'),
+    ('train {dir}/short.txt', '{dir}/short.txt is no config; to train on a text give --set data.corpus={dir}/short.txt'),
+    ('train train.steps=5', "'train.steps=5' is no config file; did you mean --set train.steps=5?"),
+    ('sample {dir}/a.toml', "{dir}/a.toml is no checkpoint, which ends in .safetensors; name that, or the run's folder"),
+    ('sample {dir}/two', '{dir}/two holds runs, and is none itself; name {dir}/two/a or {dir}/two/b'),
     ('train {dir}/binary.toml', '{dir}/binary.toml:2: byte 0x80 at offset 128 is not UTF-8; save the file as UTF-8'),
     ('train --set model.n_head=3',
      'model.d_model = 128 (the default) is not divisible by model.n_head = 3 (--set); change one of them or set '
@@ -88,10 +94,10 @@ CASES = [
     ('resume', 'name the run to go on with: `plumb resume runs/…`; `plumb runs` lists them'),
     ('resume {dir}/no-run', 'there is no run {dir}/no-run; `plumb runs` lists those there are'),
     ('resume {dir}/sub', '{dir}/sub holds no checkpoint; name a run folder that `plumb train` wrote, or a checkpoint file'),
-    ('resume {dir}/short.txt', "{dir}/short.txt is a file; resume takes the run's folder"),
+    ('resume {dir}/short.txt', "{dir}/short.txt is no checkpoint, which ends in .safetensors; name that, or the run's folder"),
     ('resume {dir}/run --set train.lr=1',
      "train.lr cannot change when a run is resumed: the result would not be the run's; start a new one with "
-     '`plumb train --from {dir}/run --set train.lr=1`'),
+     '`plumb train {dir}/run/config.toml --from {dir}/run --set train.lr=1`'),
     ('resume {dir}/edited',
      'train.seed = 1 in {dir}/edited/config.toml, but the run was made with 0; set it back, or start a new run '
      'with `plumb train {dir}/edited/config.toml --from {dir}/edited`'),
@@ -121,7 +127,8 @@ CASES = [
      "--block-sizes '8,x' is no list of whole numbers from 1 to 1048576; write for example --block-sizes "
      '64,128,256'),
     ('eval {dir}/run --block-sizes 32',
-     '[position] learned positions end at block_size 16, the input has 32 positions; use a shorter block'),
+     '[position] learned positions end at block_size 16, the input has 32 positions; use a shorter block, '
+     'or train with model.position = "none" or "t5"'),
     ('eval {dir}/run --block-sizes 100000',
      '--block-sizes has 100000, but no row of the validation split has more than 1135 targets; take shorter '
      'blocks or a longer text'),
@@ -170,7 +177,7 @@ CASES = [
 
 def make(folder):
     def write(name, text):
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(text.encode() if isinstance(text, str) else text)
 
     write("unknown_key.toml", "[train]\nsteps = 5\nlearning_rate = 1\n")
@@ -203,6 +210,8 @@ def make(folder):
     write("cut/checkpoint-3.safetensors", checkpoint[:-100])
     write("foreign/checkpoint-3.safetensors", b"\x08\x00\x00\x00\x00\x00\x00\x00{}      ")
     write("edited/config.toml", (folder / "run/config.toml").read_text().replace("seed = 0", "seed = 1"))
+    write("two/a/checkpoint-3.safetensors", checkpoint)
+    write("two/b/checkpoint-3.safetensors", checkpoint)
     (folder / "link").symlink_to(folder / "run")
     text = folder / "text.txt"
     text.write_text("the text of this run. " * 200)

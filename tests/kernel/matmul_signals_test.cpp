@@ -23,9 +23,8 @@ void look_where_we_are(int) {
   if (here < stack_low || here >= stack_high) ++elsewhere;
 }
 
-// oneDNN's generated AVX2 code points the stack pointer into its own heap workspace: a handler that ran there would have
-// its frame written over whatever lies below. (Without HoldSignals this test
-// breaks the heap.)
+// oneDNN's generated AVX2 code points the stack pointer into its own heap workspace: a handler that ran there
+// would have its frame written over whatever lies below. (Without HoldSignals this test breaks the heap.)
 TEST(MatmulSignals, AHandlerNeverRunsOnAnotherStackThanTheThreads) {
   struct sigaction look = {}, before = {};
   look.sa_handler = look_where_we_are;
@@ -42,7 +41,8 @@ TEST(MatmulSignals, AHandlerNeverRunsOnAnotherStackThanTheThreads) {
     stack_high = stack_low + size;
     const ProductShape shape{.m = 512, .n = 128, .k = 256};
     const Product<float> product(shape);
-    std::vector<float> a(512 * 256, 1), b(256 * 128, 1), c(512 * 128), scratch(product.scratch_bytes() / 4 + 16);
+    std::vector<float> a(512 * 256, 1), b(256 * 128, 1), c(512 * 128),
+        scratch(product.scratch_bytes() / 4 + 16);
     void* aligned = scratch.data();
     std::size_t space = scratch.size() * 4;
     std::align(64, product.scratch_bytes(), aligned, space);
