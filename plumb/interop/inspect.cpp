@@ -88,7 +88,7 @@ std::set<std::string> tensors_of(const TensorMap& map, std::int64_t layer) {
   std::set<std::string> names;
   const std::string number = fmt::format(".{}.", layer);
   for (const NamedTensor& t : map.tensors) {
-    if (t.name.layer != layer || t.name.part == Part::side) continue;
+    if (t.name.layer != layer || t.name.part >= Part::rope_frequency) continue;
     std::string name = t.tensor->name;
     if (const auto at = name.find(number); at != std::string::npos) name.replace(at, number.size(), ".N.");
     names.insert(name + " " + shape_text(t.tensor->shape));

@@ -165,12 +165,15 @@ class Hostile(unittest.TestCase):
             def __reduce__(self):
                 return self.what
 
-        for function, argument, name in ((os.system, command, "posix.system"), (eval, f"open({str(self.marker)!r}, 'w')", "eval"),
-                                         (exec, f"open({str(self.marker)!r}, 'w')", "exec"), (subprocess.getoutput, command, "subprocess.getoutput"),
-                                         (__import__, "os", "__import__")):
-            for protocol in (2, 4):
+        touch = f"open({str(self.marker)!r}, 'w')"
+        # The names are those that Python writes: protocol 2 has Python 2's.
+        for function, argument, names in ((os.system, command, {2: "posix.system", 4: "posix.system"}), (eval, touch, {2: "__builtin__.eval", 4: "builtins.eval"}),
+                                          (exec, touch, {2: "__builtin__.exec", 4: "builtins.exec"}),
+                                          (subprocess.getoutput, command, {2: "commands.getoutput", 4: "subprocess.getoutput"}),
+                                          (__import__, "os", {2: "__builtin__.__import__", 4: "builtins.__import__"})):
+            for protocol, name in names.items():
                 body = pickle.dumps({"model": Reduce(function, argument)}, protocol)[:-1]
-                self.refused(self.archive(body[2:] if protocol == 2 else body), f"wants to run {'' if name.count('.') else '__builtin__.' if protocol == 2 else 'builtins.'}{name}")
+                self.refused(self.archive(body[2:] if protocol == 2 else body), f"wants to run {name},")
 
     def test_names_near_the_allowed_ones(self):
         for module, name in (("torch", "load"), ("torch._utils", "_import_dotted_name"), ("torch.storage", "_load_from_bytes"), ("collections", "namedtuple"),
