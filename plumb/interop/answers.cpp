@@ -252,7 +252,7 @@ Answer final_norm_of(Subject& s) {
   if (s.complete && s.map.n_layer > 0)
     return {"unknown", "no tensor is known as a norm; a norm without parameters leaves none"};
   if (!s.arch || !s.config)
-    return {"unknown", s.has_tensors ? "not all tensors are in sight" : "there are no tensors"};
+    return {"unknown", s.map.n_layer > 0 ? "not all tensors are in sight" : "no tensors of layers are known"};
   if (s.arch->placement == PlacementRule::opt) {
     const bool has_it =
         s.flag_or("do_layer_norm_before", true) && !s.flag_or("_remove_final_layer_norm", false);
@@ -331,10 +331,11 @@ Answer ffn_of(const Subject& s) {
              two = s.map.has(Part::up) && s.map.has(Part::down);
   const SourceTensor* router = s.map.find(Part::router);
   if (router) return {"moe", router->name + " chooses among experts"};
-  if (s.has_tensors && !gate && !two && s.map.n_layer > 0)
+  const bool has_layers = s.map.n_layer > 0;
+  if (s.has_tensors && !gate && !two && (has_layers || !s.arch))
     return {"unknown", "no tensors are known as an FFN"};
   if (!s.has_tensors && !s.arch) return {"unknown", "the config does not say how many matrices there are"};
-  const bool gated = s.has_tensors && s.map.n_layer > 0 ? gate : s.arch && s.arch->gated;
+  const bool gated = has_layers ? gate : s.arch && s.arch->gated;
   const std::string matrices = gated ? "three matrices (gate, up, down)" : "two matrices";
   if (const auto act = s.config.activation())
     return {ffn_name(act->second, gated),

@@ -116,12 +116,13 @@ bool has_tensors(const Pickle& p, const PickleValue& v) {
          std::ranges::any_of(v.items, [&](std::uint32_t i) { return p[i].kind == Kind::tensor; });
 }
 
+// A training checkpoint has single tensors beside its model (nanoGPT's best_val_loss), so the names of models
+// come first.
 const PickleValue* state_dict_of(const Pickle& p) {
   const PickleValue& root = p[p.root];
-  if (has_tensors(p, root)) return &root;
   for (const std::string_view key : {"model", "state_dict", "model_state_dict", "module"})
     if (const PickleValue* v = p.find(root, key); v && has_tensors(p, *v)) return v;
-  return nullptr;
+  return has_tensors(p, root) ? &root : nullptr;
 }
 
 // Numbers, booleans, texts and nulls of a dict; what else is in it is left out.

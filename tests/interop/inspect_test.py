@@ -95,6 +95,7 @@ class Architectures(InAFolder):
         self.expect(answer, tiny.NANOGPT_TRUTH)
         self.assertEqual(answer["architecture"], "nanogpt")
         self.assertIn("one storage", answer["evidence"]["tied"])
+        self.assertIn("fresh draw", answer["evidence"]["scaled_init"])
         self.assertEqual(answer["warnings"], [])
 
     def test_torch_state_dict_in_the_file_of_transformers(self):

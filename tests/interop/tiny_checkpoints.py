@@ -326,8 +326,9 @@ def write_nanogpt(path):
     keys["_orig_mod.lm_head.weight"] = keys["_orig_mod.transformer.wte.weight"]
     args = b"}(" + b"".join(text(k) + integer(v) for k, v in {"n_layer": L, "n_head": HEADS, "n_embd": D, "block_size": T, "vocab_size": V}.items())
     args += text("bias") + b"\x89" + text("dropout") + b"G" + struct.pack(">d", 0.0) + b"u"
-    pickle = b"}(" + text("model") + state_dict_opcodes(tensors, keys) + text("model_args") + args + text("iter_num") + integer(2000) + b"u"
-    return write_archive(path, pickle, storages)
+    pickle = b"}(" + text("model") + state_dict_opcodes(tensors, keys) + text("model_args") + args + text("iter_num") + integer(2000)
+    pickle += text("best_val_loss") + tensor_opcodes("loss", ()) + b"u"  # a tensor beside the model
+    return write_archive(path, pickle, {**storages, "loss": bytes(4)})
 
 
 NANOGPT_TRUTH = {**GPT2_TRUTH, "ffn": "gelu"}
