@@ -26,8 +26,7 @@ Answer placement_by_names(const std::vector<std::string>& norms) {
     return {"sandwich", have + ": one norm before and one after the FFN"};
   if (has(norms, "post_self_attn_layernorm") && has(norms, "post_mlp_layernorm"))
     return {"sandwich", have + ": norms after both branches beside those before"};
-  if (has(norms, "post_feedforward_layernorm") && has(norms, "post_attention_layernorm") &&
-      !has(norms, "input_layernorm"))
+  if (has(norms, "post_feedforward_layernorm") && !has(norms, "input_layernorm"))
     return {"post_branch", have + " and no norm before a branch"};
   return {};
 }

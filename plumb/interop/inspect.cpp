@@ -37,8 +37,8 @@ Json details_of(const Subject& s) {
   if (s.map.has(Part::embed_norm)) d["embedding_norm"] = true;
   for (const std::string_view key :
        {"sliding_window", "attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar",
-        "rope_theta", "rope_local_base_freq", "rope_parameters", "partial_rotary_factor", "rotary_pct", "attention_bias",
-        "residual_multiplier"}) {
+        "rope_theta", "rope_local_base_freq", "rope_parameters", "partial_rotary_factor", "rotary_pct",
+        "attention_bias", "residual_multiplier"}) {
     const Json* v = s.source.config.find(key);
     if (const Json* text = s.source.config.find("text_config"); text && text->is_object())
       v = text->find(key);

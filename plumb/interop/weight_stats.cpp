@@ -96,56 +96,75 @@ void find_tail(MatrixStats& m, const Sums& sums, bool transposed) {
   if (!m.tail) m.no_tail = "it has fewer than 50 eigenvalues other than zero";
 }
 
-std::vector<MatrixStats> measure_matrix(const Subject& s, const NamedTensor& t,
-                                        const WeightOptions& options) {
-  const Split split(s, t);
-  const auto rows = t.tensor->shape[0], cols = t.tensor->shape[1];
-  // GPT-2's embeddings are not transposed, its Conv1D matrices are.
-  const bool transposed = s.transposed && t.name.layer >= 0;
-  const std::int64_t in = transposed ? rows : cols;
-  const std::int64_t smaller = std::min(rows, cols);
-  const bool wanted = smaller <= options.spectrum && rows * cols <= max_spectrum_elements;
+// How a matrix is read: which axis holds the inputs, and whether its elements are kept for the spectrum.
+struct Reading {
+  std::int64_t rows, cols, in;
+  bool transposed, kept;
 
+  Reading(const Subject& s, const NamedTensor& t, const WeightOptions& options)
+      : rows(t.tensor->shape[0]),
+        cols(t.tensor->shape[1]),
+        // GPT-2's Conv1D matrices are transposed, its embeddings are not.
+        transposed(s.transposed && t.name.layer >= 0),
+        kept(std::min(rows, cols) <= options.spectrum && rows * cols <= max_spectrum_elements) {
+    in = transposed ? rows : cols;
+  }
+};
+
+std::array<Sums, 3> read_sums(const Subject& s, const SourceTensor& t, const Split& split,
+                              const Reading& how) {
   std::array<Sums, 3> sums;
   for (int p = 0; p < split.parts(); ++p)
-    sums[static_cast<std::size_t>(p)].by_input.resize(static_cast<std::size_t>(in));
+    sums[static_cast<std::size_t>(p)].by_input.resize(static_cast<std::size_t>(how.in));
   TensorReader reader(s.source);
   std::vector<float> values;
-  const std::int64_t n = rows * cols;
+  const std::int64_t n = how.rows * how.cols;
   std::int64_t row = 0, col = 0;
   for (std::int64_t at = 0; at < n; at += piece) {
     values.resize(static_cast<std::size_t>(std::min(piece, n - at)));
-    reader.read(*t.tensor, static_cast<std::uint64_t>(at), values);
+    reader.read(t, static_cast<std::uint64_t>(at), values);
     for (const float v : values) {
-      Sums& to = sums[static_cast<std::size_t>(split.of(transposed ? col : row))];
-      to.add(v, static_cast<std::size_t>(transposed ? row : col));
-      if (wanted) to.kept.push_back(v);
-      if (++col == cols) col = 0, ++row;
+      Sums& to = sums[static_cast<std::size_t>(split.of(how.transposed ? col : row))];
+      to.add(v, static_cast<std::size_t>(how.transposed ? row : col));
+      if (how.kept) to.kept.push_back(v);
+      if (++col == how.cols) col = 0, ++row;
     }
   }
+  return sums;
+}
 
-  std::vector<MatrixStats> all;
+MatrixStats stats_of(const Sums& sums, const Reading& how, const WeightOptions& options) {
+  MatrixStats m;
+  m.in = how.in;
+  m.out = (sums.n + sums.non_finite) / how.in;
+  m.non_finite = sums.non_finite;
+  m.max_abs = sums.max_abs;
+  if (sums.n > 0) {
+    const auto count = static_cast<double>(sums.n);
+    m.mean = sums.sum / count;
+    m.std = std::sqrt(std::max(0.0, sums.sum_of_squares / count - m.mean * m.mean));
+    find_outliers(m, sums.by_input);
+  }
+  if (how.kept && m.n() > 0)
+    find_tail(m, sums, how.transposed);
+  else if (options.spectrum > 0)
+    m.no_tail = fmt::format("it has {} x {} elements", m.out, m.in);
+  return m;
+}
+
+std::vector<MatrixStats> measure_matrix(const Subject& s, const NamedTensor& t,
+                                        const WeightOptions& options) {
   constexpr Part qkv[] = {Part::q, Part::k, Part::v};
+  const Split split(s, t);
+  const Reading how(s, t, options);
+  std::array<Sums, 3> sums = read_sums(s, *t.tensor, split, how);
+  std::vector<MatrixStats> all;
   for (int p = 0; p < split.parts(); ++p) {
     Sums& one = sums[static_cast<std::size_t>(p)];
-    MatrixStats m;
+    MatrixStats m = stats_of(one, how, options);
     m.part = split.parts() == 1 ? t.name.part : qkv[p];
     m.layer = t.name.layer;
     m.tensor = t.tensor->name;
-    m.in = in;
-    m.out = in > 0 ? (one.n + one.non_finite) / in : 0;
-    m.non_finite = one.non_finite;
-    m.max_abs = one.max_abs;
-    if (one.n > 0) {
-      const auto count = static_cast<double>(one.n);
-      m.mean = one.sum / count;
-      m.std = std::sqrt(std::max(0.0, one.sum_of_squares / count - m.mean * m.mean));
-      find_outliers(m, one.by_input);
-    }
-    if (wanted && m.n() > 0)
-      find_tail(m, one, transposed);
-    else if (options.spectrum > 0)
-      m.no_tail = fmt::format("it has {} x {} elements", m.out, m.in);
     one.kept = {};
     all.push_back(std::move(m));
   }
@@ -190,7 +209,7 @@ std::optional<double> init_std_of(const Subject& s, const MatrixStats& m) {
   }
   if (!s.arch || !s.config) return {};
   const double base = s.config.init_std() ? s.config.init_std()->value : 0.02;  // the default of all of them
-  const bool scaled = s.arch->scaled_init && m.writes_to_stream() && s.n_layer;
+  const bool scaled = s.arch->scaled_init && m.writes_to_stream() && s.n_layer.value_or(0) > 0;
   return base / (scaled ? std::sqrt(2.0 * static_cast<double>(*s.n_layer)) : 1);
 }
 

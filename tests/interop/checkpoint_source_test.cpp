@@ -1,5 +1,6 @@
 #include "plumb/interop/checkpoint_source.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <bit>
