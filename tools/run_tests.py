@@ -2,11 +2,12 @@
 """Runs tests and counts them.
 
   run_tests.py gtest BINARY [--filter F] [--shards N] [--name NAME] [--tally FILE] [--may-be-empty]
-  run_tests.py python [FILE ...] [--tally FILE]
+  run_tests.py python [FILE ...] [--slow] [--tally FILE]
 
 `gtest` runs the binary in parallel shards and reads what each prints, so a shard that crashes or hangs still yields the
 tests that it finished, and the one that it was in is counted as failed. `python` runs the unittest files given, by default
-every tests/**/*_test.py. With --tally the counts are appended to FILE as "PASSED FAILED". Exit status 1 when anything
+every tests/**/*_test.py but those named *_slow_test.py, or with --slow only those. A file whose first line is "# run_tests: COMMAND"
+runs under the Python that COMMAND names, or prints when it is a script of ours. With --tally the counts are appended to FILE as "PASSED FAILED". Exit status 1 when anything
 failed, or when nothing ran and --may-be-empty was not given.
 """
 
@@ -87,12 +88,41 @@ def gtest(arguments):
     return verdicts.count("OK"), failed, verdicts.count("SKIPPED"), time.monotonic() - start
 
 
+def python_of(file):
+    """The interpreter that a file's first line asks for; None: this one. Raises OSError or CalledProcessError."""
+    with open(file, encoding="utf-8") as text:
+        asked = re.match(r"# run_tests: (\S+)$", text.readline().rstrip())
+    if not asked:
+        return None
+    if asked[1].endswith(".sh"):
+        return subprocess.run([ROOT / asked[1]], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    return None if os.path.realpath(asked[1]) == os.path.realpath(sys.executable) else asked[1]
+
+
+def python_elsewhere(interpreter, file):
+    """Runs one file under another Python: (passed, failed, skipped)."""
+    with tempfile.TemporaryDirectory() as folder:
+        tally = os.path.join(folder, "tally")
+        subprocess.run([interpreter, __file__, "python", file, "--here", "--tally", tally])
+        if not os.path.exists(tally):
+            print(f"FAILED  {file}: broke off under {interpreter} without counting its tests")
+            return 0, 1, 0
+        with open(tally) as text:
+            return tuple(map(int, text.read().split()))
+
+
 def python(arguments):
     start = time.monotonic()
-    files = [pathlib.Path(name) for name in arguments.files] or sorted((ROOT / "tests").rglob("*_test.py"))
-    suite, broken = unittest.TestSuite(), 0
+    every = sorted((ROOT / "tests").rglob("*_test.py"))
+    files = [pathlib.Path(name) for name in arguments.files] or [
+        file for file in every if file.name.endswith("_slow_test.py") == arguments.slow]
+    suite, broken, others = unittest.TestSuite(), 0, []
     for file in files:
         try:
+            interpreter = None if arguments.here else python_of(file)
+            if interpreter:
+                others.append(python_elsewhere(interpreter, file))
+                continue
             module_spec = importlib.util.spec_from_file_location("_".join(file.with_suffix("").parts[-2:]), file)
             module = importlib.util.module_from_spec(module_spec)
             module_spec.loader.exec_module(module)
@@ -103,7 +133,8 @@ def python(arguments):
     result = unittest.TextTestRunner(stream=sys.stdout, verbosity=0).run(suite)
     failed = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
     passed = result.testsRun - failed - len(result.skipped)
-    return passed, failed + broken, len(result.skipped), time.monotonic() - start
+    totals = map(sum, zip((passed, failed + broken, len(result.skipped)), *others))
+    return *totals, time.monotonic() - start
 
 
 def main():
@@ -117,11 +148,15 @@ def main():
     one.add_argument("--name", default="plumb_tests")
     two = commands.add_parser("python")
     two.add_argument("files", nargs="*")
+    two.add_argument("--slow", action="store_true")
+    two.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # whatever the files' first lines say
     two.set_defaults(name="Python tests")
     for command in (one, two):
         command.add_argument("--tally")
         command.add_argument("--may-be-empty", action="store_true")
     arguments = parser.parse_args()
+    if arguments.command == "python" and arguments.here:
+        arguments.name = pathlib.Path(arguments.files[0]).stem
 
     passed, failed, skipped, seconds = (gtest if arguments.command == "gtest" else python)(arguments)
     if passed + failed == 0 and not arguments.may_be_empty:
@@ -129,7 +164,7 @@ def main():
         failed = 1
     if arguments.tally:
         with open(arguments.tally, "a") as tally:
-            tally.write(f"{passed} {failed}\n")
+            tally.write(f"{passed} {failed}{f' {skipped}' if arguments.command == 'python' and arguments.here else ''}\n")
     word = "ok      " if failed == 0 else "FAILED  "
     left_out = f", {skipped} skipped" if skipped else ""
     print(f"{word}{arguments.name}: {passed} passed, {failed} failed{left_out} ({seconds:.1f} s)")

@@ -63,6 +63,8 @@ int write_synced(const std::filesystem::path& path, std::span<const std::string_
 
 }  // namespace
 
+std::string folder_name(const std::filesystem::path& path) { return (path / "").parent_path().filename().string(); }
+
 std::string reason_of(int error_number) {
   switch (error_number) {
     case ENOSPC:

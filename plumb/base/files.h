@@ -45,6 +45,9 @@ void write_file_atomic(const std::filesystem::path& path, std::span<const std::s
 /// Makes the directory and its parents; an existing directory is fine. bad_input otherwise.
 void make_dirs(const std::filesystem::path& path);
 
+/// The last name of a path, also of one that ends in a slash: "b" of a/b and of a/b/.
+std::string folder_name(const std::filesystem::path& path);
+
 /// "No such file or directory (…)" worded for people: the reason of an errno value, with what to do for the
 /// common ones.
 std::string reason_of(int error_number);

@@ -1,27 +1,28 @@
-// plumb bench step: one training step beside the processor's peak, its own matrix products, and a peer, interleaved.
+// plumb bench step: one training step beside the processor's peak, its own matrix products, and a peer,
+// interleaved. plumb bench probes: what a probed step costs more than a plain one, in pairs.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 
+#include "plumb/base/clock.h"
 #include "plumb/base/error.h"
 #include "plumb/base/json.h"
+#include "plumb/base/median.h"
 #include "plumb/base/rng.h"
+#include "plumb/base/text.h"
 #include "plumb/cli/flags.h"
+#include "plumb/cli/say.h"
 #include "plumb/kernel/peak.h"
 #include "plumb/model/decoder.h"
 #include "plumb/optim/adamw.h"
 #include "plumb/spec/from_config.h"
+#include "plumb/study/observe.h"
 
 namespace plumb::cli {
 namespace {
-
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// FLOP/s of all threads of the pool together, each busy with multiply-adds.
 double peak_flops(ThreadPool& pool) {
@@ -34,8 +35,8 @@ double peak_flops(ThreadPool& pool) {
   return total / seconds;
 }
 
-/// FLOPs of the linear layers of a step, forward and twice that backward, and of attention's scores and weighted
-/// sums over all T x T pairs (the usual convention; the causal half is not subtracted).
+/// FLOPs of the linear layers of a step, forward and twice that backward, and of attention's scores and
+/// weighted sums over all T x T pairs (the usual convention; the causal half is not subtracted).
 double step_flops(const Plan<float>& plan, const DecoderSpec& s) {
   const double tokens = static_cast<double>(plan.options().batch * plan.options().block);
   double per_token = 0;
@@ -51,34 +52,42 @@ double step_flops(const Plan<float>& plan, const DecoderSpec& s) {
 /// A model with a full step: loss, gradients, norm, update.
 class StepBench {
  public:
-  StepBench(const Config& c, ThreadPool& pool)
+  StepBench(const Config& c, ThreadPool& pool, Observers observers = {})
       : t_(c.train),
         spec_(spec_from_config(c, c.data.vocab_size)),
         pool_(pool),
         store_(decoder_layout<float>(spec_, Components{}), static_cast<std::uint64_t>(t_.seed)),
         optimizer_(store_.layout(), {t_.beta1, t_.beta2, t_.adam_eps, t_.weight_decay, t_.grad_clip}),
+        observers_(std::move(observers)),
+        before_(observers_.updated ? store_.values().size() : 0),
         plan_(make_plan<float>(spec_, Components{}, store_,
                                {.batch = t_.batch_size * t_.accumulate,
                                 .block = spec_.block_size,
                                 .recompute = static_cast<int>(t_.recompute)},
-                               pool)) {
+                               pool, observers_.hooks)) {
     const auto n = static_cast<std::size_t>(plan_.options().batch * spec_.block_size);
     const Stream random = stream(static_cast<std::uint64_t>(t_.seed), "bench");
     for (std::size_t i = 0; i < n + 1; ++i) {
-      const auto token = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(spec_.vocab_size), 0, 0, i));
+      const auto token =
+          static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(spec_.vocab_size), 0, 0, i));
       if (i < n) x_.push_back(token);
       if (i > 0) y_.push_back(token);
     }
     step();
   }
 
-  double step() {
+  /// Seconds of a step as the trainer takes it, with or without what the observers measure.
+  double step(bool probed = false) {
     const double t = now_s();
+    plan_.observe(probed);
     plan_.loss_and_grad(x_, y_, {optimizer_.steps(), 0});
     const double t1 = now_s();
     const double norm = plan_.grad_norm();
+    if (probed && observers_.updated) std::ranges::copy(store_.values(), before_.begin());
     optimizer_.update(store_, std::span<const float>(plan_.grads()), norm, 1e-4, pool_);
     plan_.commit();
+    if (probed && observers_.updated) observers_.updated(store_.layout(), before_, store_.values());
+    if (StepRow row; probed) observers_.write(row);
     const double end = now_s();
     update_s_ = std::min(update_s_, end - t1);
     return end - t;
@@ -113,6 +122,8 @@ class StepBench {
   ThreadPool& pool_;
   ParamStore<float> store_;
   AdamW<float> optimizer_;
+  Observers observers_;
+  std::vector<float> before_;
   Plan<float> plan_;
   std::vector<std::int32_t> x_, y_;
   double update_s_ = 1e9;
@@ -125,7 +136,8 @@ double peer_ms(const std::string& command) {
   std::array<char, 4096> buffer;
   while (std::fgets(buffer.data(), buffer.size(), pipe)) text = buffer.data();  // the last line
   if (pclose(pipe) != 0) fail("the peer '{}' failed; run it by itself to see why", command);
-  if (text.empty()) fail("the peer '{}' printed nothing; its last line must be {{\"ms_per_step\": x}}", command);
+  if (text.empty())
+    fail("the peer '{}' printed nothing; its last line must be {{\"ms_per_step\": x}}", command);
   const Json j = Json::parse(text, "the peer's last line");
   const double ms = j.at("ms_per_step", "the peer's last line").as_double("ms_per_step");
   if (!(ms > 0 && ms < 1e9)) fail("the peer '{}' says that a step takes {} ms", command, ms);
@@ -149,8 +161,8 @@ int bench_layers(const Flags& f, const Config& base, ThreadPool& pool) {
     row["ms_per_layer"] = best * 1e3 / static_cast<double>(c.model.n_layer);
     row["gflops"] = b.flops() / best / 1e9;
     if (!f.json)
-      fmt::print("{:>4} layers  {:8.1f} ms a step  {:6.2f} ms a layer  {:6.1f} GFLOP/s\n", c.model.n_layer, best * 1e3,
-                 best * 1e3 / static_cast<double>(c.model.n_layer), b.flops() / best / 1e9);
+      fmt::print("{:>4} layers  {:8.1f} ms a step  {:6.2f} ms a layer  {:6.1f} GFLOP/s\n", c.model.n_layer,
+                 best * 1e3, best * 1e3 / static_cast<double>(c.model.n_layer), b.flops() / best / 1e9);
     rows.push_back(row);
   }
   if (f.json) {
@@ -161,15 +173,61 @@ int bench_layers(const Flags& f, const Config& base, ThreadPool& pool) {
   return 0;
 }
 
+int bench_probes(const Flags& f, const Config& config, ThreadPool& pool) {
+  if (config.probe.every == 0) bad_input("probe.every is 0: nothing is probed; set it to 1 or more");
+  ProbeSet probes(spec_from_config(config, config.data.vocab_size));
+  StepBench bench(config, pool, observers_of(probes));
+  bench.step(true);
+  std::vector<double> plain, more;
+  const int pairs = 8 * f.rounds;
+  for (int i = 0; i < pairs; ++i) {  // the order alternates, so that a drift of the machine favours neither
+    const double first = bench.step(i % 2 == 0), second = bench.step(i % 2 != 0);
+    const double probed = i % 2 == 0 ? first : second;
+    plain.push_back(i % 2 == 0 ? second : first);
+    more.push_back(probed - plain.back());
+    if (!f.quiet && i % 8 == 7) say("pair {}/{}\n", i + 1, pairs);
+  }
+  const Median step(plain), cost(more);
+  const auto share = [&](double s) { return s / (static_cast<double>(config.probe.every) * step.value); };
+  if (f.json) {
+    Json j = Json::object();
+    j["pairs"] = static_cast<std::int64_t>(pairs);
+    j["ms_per_step"] = step.value * 1e3;
+    j["probe_ms"] = cost.value * 1e3;
+    j["probe_ms_interval"] = Json(std::vector<double>{cost.low * 1e3, cost.high * 1e3});
+    j["every"] = config.probe.every;
+    j["share"] = share(cost.value);
+    j["share_interval"] = Json(std::vector<double>{share(cost.low), share(cost.high)});
+    j["threads"] = pool.size();
+    fmt::print("{}\n", j.dump());
+    return 0;
+  }
+  fmt::print(
+      "a plain step: {:.1f} ms; a probed one costs {:.1f} ms more (95 %: {:.1f} to {:.1f}; medians of {} "
+      "pairs)\n",
+      step.value * 1e3, cost.value * 1e3, cost.low * 1e3, cost.high * 1e3, pairs);
+  fmt::print("at every {} steps: {:.2f} % of training (95 %: {:.2f} to {:.2f})\n", config.probe.every,
+             100 * share(cost.value), 100 * share(cost.low), 100 * share(cost.high));
+  return 0;
+}
+
 }  // namespace
 
 int bench_command(const Flags& f) {
-  if (f.args.size() != 1 || f.args.front() != "step") bad_input("name what to time: `plumb bench step`");
+  static const std::vector<std::string> known{"step", "probes"};
+  if (f.args.size() != 1) bad_input("name what to time: `plumb bench step` or `plumb bench probes`");
+  if (std::ranges::find(known, f.args.front()) == known.end())
+    bad_input("{}", unknown_name("benchmark", f.args.front(), known));
   Flags rest = f;
   rest.args.clear();
   const Config config = resolve_config(config_of(rest));
   ThreadPool pool(static_cast<int>(config.train.threads));
-  if (!f.layers.empty() && !f.peer.empty()) bad_input("--peer and --layers are two benchmarks; give one of them");
+  if (!f.layers.empty() && !f.peer.empty())
+    bad_input("--peer and --layers are two benchmarks; give one of them");
+  if (f.args.front() == "probes") {
+    if (!f.layers.empty() || !f.peer.empty()) bad_input("--peer and --layers belong to `plumb bench step`");
+    return bench_probes(f, config, pool);
+  }
   if (!f.layers.empty()) return bench_layers(f, config, pool);
 
   StepBench bench(config, pool);
@@ -179,7 +237,7 @@ int bench_command(const Flags& f) {
     for (int i = 0; i < 4; ++i) step = std::min(step, bench.step());
     for (int i = 0; i < 2; ++i) floor = std::min(floor, bench.products());
     if (!f.peer.empty()) peer = std::min(peer, peer_ms(f.peer));
-    if (!f.quiet) fmt::print(stderr, "round {}/{}: best so far {:.1f} ms\n", round + 1, f.rounds, step * 1e3);
+    if (!f.quiet) say("round {}/{}: best so far {:.1f} ms\n", round + 1, f.rounds, step * 1e3);
   }
   const auto ops = bench.by_op(4);
   const double gflops = bench.flops() / step / 1e9;
@@ -200,11 +258,12 @@ int bench_command(const Flags& f) {
     fmt::print("{}\n", j.dump());
     return 0;
   }
-  fmt::print("one step: {:.1f} ms, {:.0f} tokens/s, {:.2f} GFLOP, {:.1f} GFLOP/s\n", step * 1e3, bench.tokens() / step,
-             bench.flops() / 1e9, gflops);
-  fmt::print("peak of {} threads ({}): {:.1f} GFLOP/s measured; the step reaches {:.1f} % of it\n", pool.size(),
-             simd_target(), peak / 1e9, 100 * gflops * 1e9 / peak);
-  fmt::print("its linear layers alone: {:.1f} ms; the step is {:.2f} times that\n", floor * 1e3, step / floor);
+  fmt::print("one step: {:.1f} ms, {:.0f} tokens/s, {:.2f} GFLOP, {:.1f} GFLOP/s\n", step * 1e3,
+             bench.tokens() / step, bench.flops() / 1e9, gflops);
+  fmt::print("peak of {} threads ({}): {:.1f} GFLOP/s measured; the step reaches {:.1f} % of it\n",
+             pool.size(), simd_target(), peak / 1e9, 100 * gflops * 1e9 / peak);
+  fmt::print("its linear layers alone: {:.1f} ms; the step is {:.2f} times that\n", floor * 1e3,
+             step / floor);
   if (!f.peer.empty()) fmt::print("peer: {:.1f} ms a step, {:.2f} times ours\n", peer, peer / (step * 1e3));
   fmt::print("\nms a step by op (thread time / threads; timing itself costs about 1 %):\n");
   for (const auto& [name, ms] : ops) fmt::print("  {:<28} {:8.2f}\n", name, ms);

@@ -4,6 +4,7 @@
 #include "plumb/base/error.h"
 #include "plumb/base/json.h"
 #include "plumb/cli/flags.h"
+#include "plumb/cli/say.h"
 #include "plumb/data/baselines.h"
 #include "plumb/data/batches.h"
 #include "plumb/data/text_corpus.h"
@@ -13,7 +14,7 @@ namespace plumb::cli {
 
 Corpus open_corpus(const std::string& name, bool quiet) {
   return load_corpus(name, {}, [&](std::string_view s) {
-    if (!quiet) fmt::print(stderr, "{}\n", s);
+    if (!quiet) say("{}\n", s);
   });
 }
 
@@ -51,13 +52,17 @@ int corpus_command(const Flags& f) {
     return 0;
   }
   fmt::print("{}: {} characters, sha256 {}\n", c.name, c.text.size(), c.sha256);
-  fmt::print("{} symbols (one for the unknown) cover {:.2f} %\n", tokenizer.vocab_size(), 100 * tokenizer.coverage(c.text));
-  fmt::print("baselines on the validation split, nats a token: uniform {:.3f}, unigram {:.3f}, bigram {:.3f}, "
-             "trigram {:.3f}\n", b.uniform, b.unigram, b.bigram, b.trigram);
+  fmt::print("{} symbols (one for the unknown) cover {:.2f} %\n", tokenizer.vocab_size(),
+             100 * tokenizer.coverage(c.text));
+  fmt::print(
+      "baselines on the validation split, nats a token: uniform {:.3f}, unigram {:.3f}, bigram {:.3f}, "
+      "trigram {:.3f}\n",
+      b.uniform, b.unigram, b.bigram, b.trigram);
   if (c.floor) {
     const auto validation = std::u32string_view(c.text).substr(split.train.size());
-    fmt::print("what wrote it is known: exact floor in blocks of {} {:.3f}, without blocks {:.3f}\n", config.model.block_size,
-               c.floor(validation, config.model.block_size), c.entropy_rate(validation));
+    fmt::print("what wrote it is known: exact floor in blocks of {} {:.3f}, without blocks {:.3f}\n",
+               config.model.block_size, c.floor(validation, config.model.block_size),
+               c.entropy_rate(validation));
   }
   return 0;
 }

@@ -9,6 +9,7 @@
 #include "plumb/base/json.h"
 #include "plumb/cli/flags.h"
 #include "plumb/cli/live.h"
+#include "plumb/cli/say.h"
 #include "plumb/report/terminal_plot.h"
 #include "plumb/train/opened.h"
 #include "plumb/train/validation.h"
@@ -39,24 +40,34 @@ std::vector<std::int64_t> sizes_of(const std::string& list, std::int64_t usual) 
 int eval_command(const Flags& f) {
   if (f.args.size() != 1) bad_input("name one run or checkpoint: `plumb eval runs/… --block-sizes 64,128`");
   Opened run = open_run(f.args.front(), Components{});
-  Config config = run.info.config;
-  for (const std::string& s : f.set) set_value(config, s);
+  const Config config = config_of_run(run.info.config, f.set);
   const auto sizes = sizes_of(f.block_sizes, run.info.spec.block_size);
   const Corpus corpus = open_corpus(config.data.corpus, f.quiet);
   if (!run.info.corpus_sha256.empty() && corpus.sha256 != run.info.corpus_sha256 && !f.quiet)
-    fmt::print(stderr, "note: this is not the text that the run was trained on\n");
+    say("note: this is not the text that the run was trained on\n");
   ThreadPool pool(static_cast<int>(config.train.threads));
   Json j = Json::object(), rows = Json::array();
   std::vector<Series> curves;
+  const auto feed_of = [&](std::int64_t block) {
+    return std::make_unique<Feed>(config.data, corpus, block,
+                                  static_cast<std::int32_t>(run.info.spec.ignore_index), 0, run.tokenizer);
+  };
+  const std::int64_t longest =
+      f.block_sizes.empty() ? 0 : feed_of(run.info.spec.block_size)->longest_val_row();
+  for (const std::int64_t block : sizes)
+    if (!f.block_sizes.empty() && block > longest)
+      bad_input(
+          "--block-sizes has {}, but no row of the validation split has more than {} targets; take shorter "
+          "blocks or a longer text",
+          block, longest);
   for (const std::int64_t block : sizes) {
-    const Feed feed(config.data, corpus, block, static_cast<std::int32_t>(run.info.spec.ignore_index), 0,
-                    run.tokenizer);
-    if (!f.block_sizes.empty() && block > feed.val_tokens() - 1)
-      bad_input("--block-sizes has {}, but the validation split has only {} targets; take shorter blocks or a longer text", block,
-                feed.val_tokens() - 1);
+    const auto made = feed_of(block);
+    const Feed& feed = *made;
     Validation validation(run.info.spec, Components{}, run.store, feed, pool);
     std::vector<double> by_position;
-    const double loss = validation.loss(by_position);
+    Progress progress(fmt::format("block {}", block), f.quiet);
+    const double loss = validation.loss(by_position, [&](double share) { progress.at(share); });
+    progress.close();
     if (!std::isfinite(loss))
       fail("the validation loss is not finite{}; take an earlier checkpoint", validation.first_non_finite());
     if (rows.size() == 0) j["baselines"] = baselines_json(feed.baselines());
@@ -65,11 +76,13 @@ int eval_command(const Flags& f) {
     row["loss"] = loss;
     row["targets"] = feed.val_targets();
     row["floor"] = feed.floor() ? Json(*feed.floor()) : Json();
-    row["by_position"] = Json(by_position);
+    Json at_position = Json::array();  // null: no target stands there
+    for (const double l : by_position) at_position.push_back(std::isnan(l) ? Json() : Json(l));
+    row["by_position"] = at_position;
     rows.push_back(row);
     Series s{fmt::format("block {}", block), {}};
     for (std::size_t t = 0; t < by_position.size(); ++t)
-      s.points.emplace_back(static_cast<double>(t), by_position[t]);
+      if (!std::isnan(by_position[t])) s.points.emplace_back(static_cast<double>(t), by_position[t]);
     curves.push_back(std::move(s));
     if (!f.json)
       fmt::print("block {:>5}: validation loss {:.4f} nats over {} targets ({}){}\n", block, loss,

@@ -6,6 +6,7 @@
 
 #include "plumb/base/error.h"
 #include "plumb/base/text.h"
+#include "plumb/model/decoder.h"
 #include "plumb/version.h"
 
 namespace plumb::cli {
@@ -17,41 +18,55 @@ struct Command {
   const char *name, *does, *example, *argument, *argument_help;
   int (*run)(const Flags&);
   Options options = nullptr;
+  bool takes_set = true;
 };
 
 constexpr const char* config_help = "a TOML file; without one, the defaults";
 
 void train_options(CLI::App& sub, Flags& f) {
-  sub.add_option("--out", f.out, "the run folder (runs/<time> when not given); with several configs, one folder in it for each");
-  sub.add_option("--from", f.from, "a run or checkpoint whose weights are the start; the config may be another");
+  sub.add_option(
+      "--out", f.out,
+      "the run folder (runs/<time> when not given); with several configs, one folder in it for each");
+  sub.add_option("--from", f.from,
+                 "a run or checkpoint whose weights are the start; the config may be another");
   sub.add_flag("--no-probes", f.no_probes, "measure nothing but the loss");
 }
 
-void resume_options(CLI::App& sub, Flags& f) { sub.add_flag("--no-probes", f.no_probes, "measure nothing but the loss"); }
+void resume_options(CLI::App& sub, Flags& f) {
+  sub.add_flag("--no-probes", f.no_probes, "measure nothing but the loss");
+}
 
 void bench_options(CLI::App& sub, Flags& f) {
-  sub.add_option("--peer", f.peer, "a command to time in turn with ours; it prints {\"ms_per_step\": x} as its last line");
-  sub.add_option("--rounds", f.rounds, "rounds, the best of which counts")->check(CLI::Range(1, 100));
+  sub.add_option("--peer", f.peer,
+                 "a command to time in turn with ours; it prints {\"ms_per_step\": x} as its last line");
+  sub.add_option("--rounds", f.rounds, "step: rounds, the best of which counts; probes: 8 pairs each")
+      ->check(CLI::Range(1, 100));
   sub.add_option("--layers", f.layers, "depths to time, to see that time is linear in n_layer: 6,12,24,48");
 }
 
 void sample_options(CLI::App& sub, Flags& f) {
   sub.add_option("--prompt", f.prompt, "what the text begins with (a new line when not given)");
-  sub.add_option("--tokens", f.tokens, "how many to add; default: up to block_size")->check(CLI::Range(1, 1'000'000));
-  sub.add_option("--temperature", f.temperature, "divides the logits; 0: always the most probable")->check(CLI::Range(0.0, 100.0));
-  sub.add_option("--top-k", f.top_k, "draw from the k most probable; 0: from all")->check(CLI::Range(0, 1'000'000));
+  sub.add_option("--tokens", f.tokens,
+                 "how many to add; default: up to block_size with learned positions, else 200")
+      ->check(CLI::Range(1, 1'000'000));
+  sub.add_option("--temperature", f.temperature, "divides the logits; 0: always the most probable")
+      ->check(CLI::Range(0.0, 100.0));
+  sub.add_option("--top-k", f.top_k, "draw from the k most probable; 0: from all")
+      ->check(CLI::Range(0, 1'000'000));
   sub.add_option("--seed", f.seed, "the same seed gives the same text")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000'000'000}));
   sub.add_option("--samples", f.samples, "how many texts")->check(CLI::Range(1, 10'000));
 }
 
 void eval_options(CLI::App& sub, Flags& f) {
-  sub.add_option("--block-sizes", f.block_sizes, "lengths to evaluate at: 64,128,256 (the run's own when not given)");
+  sub.add_option("--block-sizes", f.block_sizes,
+                 "lengths to evaluate at: 64,128,256 (the run's own when not given)");
 }
 
 void inspect_options(CLI::App& sub, Flags& f) {
   sub.add_flag("--no-weights", f.no_weights, "answer from config, names and shapes alone");
-  sub.add_option("--spectrum", f.spectrum, "matrices whose smaller side is at most this get their spectrum; 0: none")
+  sub.add_option("--spectrum", f.spectrum,
+                 "matrices whose smaller side is at most this get their spectrum; 0: none")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{16384}));
 }
 
@@ -60,54 +75,75 @@ void runs_options(CLI::App& sub, Flags& f) {
   sub.add_flag("--force", f.force, "rm: also runs that are unfinished");
 }
 
-void init_options(CLI::App& sub, Flags& f) { sub.add_option("--out", f.out, "the file to write (standard output when not given)"); }
+void init_options(CLI::App& sub, Flags& f) {
+  sub.add_option("--out", f.out, "the file to write (standard output when not given)");
+}
 
 constexpr Command commands[] = {
-    {"init", "Writes a commented config to start from.", "plumb init > my.toml\n  plumb init tiny --out tiny.toml", "PRESET",
-     "chapter, post, tiny, text or gpt2", init_command, init_options},
-    {"train", "Trains a model and writes a run folder: trace, checkpoints, manifest. Several configs train side by side.",
-     "plumb train --set model.placement=post --set train.steps=400\n  plumb train my.toml --set data.corpus=book.txt\n"
+    {"init", "Writes a commented config to start from.",
+     "plumb init > my.toml\n  plumb init tiny --out tiny.toml", "PRESET", "chapter, post, tiny, text or gpt2",
+     init_command, init_options},
+    {"train",
+     "Trains a model and writes a run folder: trace, checkpoints, manifest. Several configs train side by "
+     "side.",
+     "plumb train --set model.placement=post --set train.steps=400\n  plumb train my.toml --set "
+     "data.corpus=book.txt\n"
      "  plumb train pre.toml post.toml --out runs/both\n  plumb train small-lr.toml --from runs/first",
      "CONFIG", config_help, train_command, train_options},
     {"resume", "Goes on with a run from its last checkpoint, to the same bits as if it had never stopped.",
      "plumb resume runs/20260101-120000", "RUN", "its folder", resume_command, resume_options},
     {"sample", "Writes text with a trained model.",
-     "plumb sample runs/first --prompt 'The ' --temperature 0.8\n  plumb sample runs/first --samples 10 --seed 1", "RUN",
-     "a run folder or a checkpoint", sample_command, sample_options},
+     "plumb sample runs/first --prompt 'The ' --temperature 0.8\n  plumb sample runs/first --samples 10 "
+     "--seed 1",
+     "RUN", "a run folder or a checkpoint", sample_command, sample_options, false},
     {"eval", "Validation loss of a trained model, also past the training length, and by position.",
-     "plumb eval runs/first\n  plumb eval runs/first --block-sizes 64,128,256", "RUN", "a run folder or a checkpoint",
-     eval_command, eval_options},
+     "plumb eval runs/first\n  plumb eval runs/first --block-sizes 64,128,256", "RUN",
+     "a run folder or a checkpoint", eval_command, eval_options},
     {"profile", "The residual stream layer by layer: activations, gradients, entropy; theory beside it.",
-     "plumb profile my.toml\n  plumb profile runs/first", "CONFIG|RUN|CHECKPOINT", "what to look at; without one, the defaults",
-     profile_command},
-    {"inspect", "Somebody else's model: the seven questions, answered from config, names, shapes and weights; nothing in it is run.",
-     "plumb inspect path/to/model\n  plumb inspect model.safetensors.index.json --no-weights\n  plumb inspect ckpt.pt --json", "CHECKPOINT [CONFIG]",
-     "a folder, .safetensors, .bin, .pt, an index or a config.json; and a config, when it is not beside it", inspect_command, inspect_options},
+     "plumb profile my.toml\n  plumb profile runs/first", "CONFIG|RUN|CHECKPOINT",
+     "what to look at; without one, the defaults", profile_command},
+    {"inspect",
+     "Somebody else's model: the seven questions, answered from config, names, shapes and weights; nothing "
+     "in it "
+     "is run.",
+     "plumb inspect path/to/model\n  plumb inspect model.safetensors.index.json --no-weights\n  plumb "
+     "inspect "
+     "ckpt.pt --json",
+     "CHECKPOINT [CONFIG]",
+     "a folder, .safetensors, .bin, .pt, an index or a config.json; and a config, when it is not beside it",
+     inspect_command, inspect_options, false},
     {"compare", "Runs side by side: curves, last values, and what differs in their configs.",
-     "plumb compare runs/pre runs/post", "RUN", "two run folders or traces, or more", compare_command},
+     "plumb compare runs/pre runs/post", "RUN",
+     "two runs or more: run folders, traces, or other trainers' logs (TensorBoard, CSV, JSON Lines)",
+     compare_command, nullptr, false},
     {"runs", "Lists the runs there are; `runs du` by size; `runs rm RUN` deletes.",
      "plumb runs\n  plumb runs post done\n  plumb runs du\n  plumb runs rm runs/first", "QUERY",
-     "words that path, status or settings must contain; or du; or rm and folders", runs_command, runs_options},
-    {"params", "Counts parameters by part, from the built tensors.", "plumb params --set model.n_layer=4 --json",
-     "CONFIG", config_help, params_command},
+     "words that path, status or settings must contain; or du; or rm and folders", runs_command, runs_options,
+     false},
+    {"params", "Counts parameters by part, from the built tensors.",
+     "plumb params --set model.n_layer=4 --json", "CONFIG", config_help, params_command},
     {"bench", "Speed beside this machine's own limits.",
-     "plumb bench step\n  plumb bench step --peer '/usr/bin/python3 bench/peers/torch/step.py --json'\n  plumb bench step "
+     "plumb bench step\n  plumb bench probes\n  plumb bench step --peer '/usr/bin/python3 "
+     "bench/peers/torch/step.py --json'\n  plumb bench step "
      "--layers 6,12,24,48",
-     "WHAT", "step", bench_command, bench_options},
+     "WHAT", "step or probes", bench_command, bench_options},
     {"corpus", "Makes or fetches a corpus, keeps it, and says what is in it.",
      "plumb corpus embedded\n  plumb corpus tang\n  plumb corpus book.txt", "NAME",
      "a name, or a UTF-8 text file", corpus_command},
-    {"config", "Prints every key with its meaning as a file to edit; with --json the resolved config and the model.",
-     "plumb config > my.toml\n  plumb config my.toml --set model.norm=rms", "CONFIG",
-     config_help, config_command},
+    {"config",
+     "Prints every key with its meaning as a file to edit; with --json the resolved config and the model.",
+     "plumb config > my.toml\n  plumb config my.toml --set model.norm=rms", "CONFIG", config_help,
+     config_command},
 };
 
 void add_options(CLI::App& sub, const Command& c, Flags& f) {
   sub.add_option(c.argument, f.args, c.argument_help);
-  sub.add_option("--set", f.set, "section.key=value, over what the file says; may be given many times")
-      ->take_all()
-      ->allow_extra_args(false);
-  sub.add_flag("--json", f.json, "print one JSON object on standard output; words for people go to standard error");
+  if (c.takes_set)
+    sub.add_option("--set", f.set, "section.key=value, over what the file says; may be given many times")
+        ->take_all()
+        ->allow_extra_args(false);
+  sub.add_flag("--json", f.json,
+               "print one JSON object on standard output; words for people go to standard error");
   sub.add_flag("--quiet", f.quiet, "no progress");
   if (c.options) c.options(sub, f);
   sub.footer(std::string("Example:\n  ") + c.example);
@@ -120,7 +156,7 @@ int run(int argc, char** argv) {
   CLI::App app{"plumb: why does this deep network train, or not?"};
   app.set_version_flag("--version", std::string("plumb ") + kVersion);
   app.footer("Example:\n  plumb train --set train.steps=100\nEach command has --help with its own example.");
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);
   for (const Command& c : commands) add_options(*app.add_subcommand(c.name, c.does), c, f);
   std::vector<std::string> known;
   for (const Command& c : commands) known.emplace_back(c.name);
@@ -130,9 +166,12 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // help, version
-    std::fprintf(stderr, "plumb: %s; `plumb --help` shows what there is\n", e.what());
-    return 2;
+    const bool of_command = argc > 1 && argv[1][0] != '-';
+    bad_input("{}; `plumb {}--help` shows what there is", e.what(),
+              of_command ? std::string(argv[1]) + " " : std::string());
   }
+  if (app.get_subcommands().empty())
+    bad_input("name a command: {}; `plumb --help` says what each does", join(known));
   const std::string name = app.get_subcommands().front()->get_name();
   for (const Command& c : commands)
     if (name == c.name) return c.run(f);
@@ -142,13 +181,33 @@ int run(int argc, char** argv) {
 Config config_of(const std::string& file, const std::vector<std::string>& set) {
   Config c = file.empty() ? Config{} : load_config(file);
   for (const std::string& s : set) set_value(c, s);
+  check_names(c, Components{});
   return c;
 }
 
 Config config_of(const Flags& f) {
   if (f.args.size() > 1)
-    bad_input("one config file at most, but there are {}: '{}' and '{}'", f.args.size(), f.args[0], f.args[1]);
+    bad_input("one config file at most, but there are {}: '{}' and '{}'", f.args.size(), f.args[0],
+              f.args[1]);
   return config_of(f.args.empty() ? std::string() : f.args.front(), f.set);
+}
+
+Config config_of_run(Config made_with, const std::vector<std::string>& set) {
+  for (const std::string& s : set) {
+    Config changed = made_with;
+    set_value(changed, s);
+    for (const auto& field : config_fields())
+      if (field.get(changed) != field.get(made_with) &&
+          ((field.section != "data" && field.section != "train" && field.section != "probe") ||
+           field.path() == "data.vocab_size"))
+        bad_input(
+            "{} is part of a model that is trained already; --set can change what it reads and how "
+            "(data.corpus, "
+            "data.rows, train.batch_size, train.threads …)",
+            field.path());
+    made_with = std::move(changed);
+  }
+  return made_with;
 }
 
 }  // namespace plumb::cli

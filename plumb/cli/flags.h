@@ -10,17 +10,16 @@
 namespace plumb::cli {
 
 struct Flags {
-  std::string command;
-  std::vector<std::string> args;   // positional arguments of the command
-  std::vector<std::string> set;    // --set section.key=value, in order
+  std::vector<std::string> args;  // positional arguments of the command
+  std::vector<std::string> set;   // --set section.key=value, in order
   std::string out;
   bool json = false, quiet = false;
   // bench
-  std::string peer;                // a command that prints {"ms_per_step": x}
+  std::string peer;  // a command that prints {"ms_per_step": x}
   int rounds = 5;
-  std::string layers;              // "6,12,24,48"
+  std::string layers;  // "6,12,24,48"
   // train
-  std::string from;                // a run whose weights are the start
+  std::string from;  // a run whose weights are the start
   bool no_probes = false;
   // sample
   std::string prompt;
@@ -28,7 +27,7 @@ struct Flags {
   double temperature = 1;
   std::int64_t seed = 0;
   // eval
-  std::string block_sizes;         // "64,128,256"
+  std::string block_sizes;  // "64,128,256"
   // inspect
   bool no_weights = false;
   std::int64_t spectrum = 1024;
@@ -36,13 +35,16 @@ struct Flags {
   bool force = false;
 };
 
-/// Parses the command line and runs the command. Help and version go to standard output; a usage error is one sentence on
-/// standard error and exit status 2.
+/// Parses the command line and runs the command. Help and version go to standard output; a usage error is one
+/// sentence on standard error and exit status 2.
 int run(int argc, char** argv);
 
 /// The config of a command: the file named by the only argument, if any, then every --set.
 Config config_of(const Flags&);
 Config config_of(const std::string& file, const std::vector<std::string>& set);
+
+/// The config of a trained run with --set over it. bad_input for what would be another model.
+Config config_of_run(Config made_with, const std::vector<std::string>& set);
 
 /// {"uniform": x, "unigram": x, …}
 Json baselines_json(const Baselines&);

@@ -6,6 +6,7 @@
 #include "plumb/base/error.h"
 #include "plumb/base/files.h"
 #include "plumb/cli/flags.h"
+#include "plumb/cli/say.h"
 
 namespace plumb::cli {
 
@@ -30,7 +31,7 @@ int init_command(const Flags& f) {
   if (std::filesystem::exists(f.out, ignored))
     bad_input("{} is there already; name another file with --out", f.out);
   write_file_atomic(f.out, text);
-  if (!f.quiet) fmt::print(stderr, "wrote {}; now `plumb train {}`\n", f.out, f.out);
+  if (!f.quiet) say("wrote {}; now `plumb train {}`\n", f.out, f.out);
   return 0;
 }
 

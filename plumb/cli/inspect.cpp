@@ -12,6 +12,7 @@
 #include "plumb/base/text.h"
 #include "plumb/cli/flags.h"
 #include "plumb/cli/interrupt.h"
+#include "plumb/cli/say.h"
 #include "plumb/report/terminal_plot.h"
 
 namespace plumb::cli {
@@ -154,7 +155,6 @@ void print(const Inspection& i) {
 int inspect_command(const Flags& f) {
   if (f.args.empty() || f.args.size() > 2)
     bad_input("name one checkpoint, and a config if it lies elsewhere: `plumb inspect path/to/model`");
-  if (!f.set.empty()) bad_input("inspect takes no --set: there is nothing to configure");
   const CheckpointSource source =
       open_checkpoint_source(f.args[0], f.args.size() > 1 ? f.args[1] : std::string());
   listen_for_interrupts();
@@ -163,11 +163,11 @@ int inspect_command(const Flags& f) {
   options.weights = !f.no_weights;
   options.measure.spectrum = f.spectrum;
   options.measure.progress = [&](std::int64_t done, std::int64_t of) {
-    if (show) fmt::print(stderr, "\rmeasuring: {} of {} matrices ", done, of);
+    if (show) say("\rmeasuring: {} of {} matrices ", done, of);
     return !interrupted();
   };
   const Inspection i = inspect(source, options);
-  if (show) fmt::print(stderr, "\r{:40}\r", "");
+  if (show) say("\r{:40}\r", "");
   if (f.json)
     fmt::print("{}\n", to_json(i).dump());
   else

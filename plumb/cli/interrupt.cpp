@@ -9,12 +9,16 @@ volatile std::sig_atomic_t asked = 0;
 }
 
 void listen_for_interrupts() {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
-    std::signal(signal, [](int which) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const auto before = std::signal(signal, [](int which) {
       asked = 1;
       std::signal(which, SIG_DFL);
     });
+    if (before == SIG_IGN) std::signal(signal, SIG_IGN);
+  }
 }
+
+void outlive_readers() { std::signal(SIGPIPE, SIG_IGN); }
 
 bool interrupted() { return asked != 0; }
 

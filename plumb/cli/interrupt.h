@@ -3,8 +3,11 @@
 
 namespace plumb::cli {
 
-/// Starts listening for SIGINT, SIGTERM and SIGHUP.
+/// Starts listening for SIGINT, SIGTERM and SIGHUP; one that was ignored when the process began (nohup) stays
+/// so.
 void listen_for_interrupts();
+/// Goes on when nobody reads what is printed any more, as a run must whose words were piped into `head`.
+void outlive_readers();
 bool interrupted();
 
 }  // namespace plumb::cli

@@ -6,6 +6,9 @@
 
 #include <cmath>
 
+#include "plumb/base/clock.h"
+#include "plumb/cli/say.h"
+
 namespace plumb::cli {
 namespace {
 
@@ -78,7 +81,21 @@ void Live::start(std::size_t run, const RunStart& s) {
   for (const std::string& r : s.remarks) line("note: " + r);
   line(fmt::format("run folder: {}{}", s.run,
                    s.first_step ? fmt::format(", going on from step {}", s.first_step) : ""));
-  fmt::print(stderr, "{}", text);
+  print_above(text);
+}
+
+void Live::note(std::size_t run, const std::string& line) {
+  const std::lock_guard lock(mutex_);
+  const std::string& name = rows_[run].name;
+  print_above((name.empty() ? "" : name + ": ") + line + "\n");
+}
+
+void Live::print_above(const std::string& lines) {
+  const bool drawn = drawn_ > 0;
+  if (drawn) say("\r{}\033[J", drawn_ > 1 ? fmt::format("\033[{}A", drawn_ - 1) : std::string());
+  drawn_ = 0;
+  say("{}", lines);
+  if (drawn) draw();
 }
 
 void Live::probed(std::size_t run, const StepRow& r) {
@@ -100,7 +117,7 @@ void Live::step(std::size_t run, const StepReport& r) {
                          duration(r.seconds_left), row.diagnostics.empty() ? "" : "  ", row.diagnostics,
                          row.val_loss ? fmt::format("  validation {:.4f}", *row.val_loss) : std::string());
   if (!tty_) {
-    fmt::print(stderr, "{}\n", row.text);
+    say("{}\n", row.text);
     return;
   }
   const auto now = std::chrono::steady_clock::now();
@@ -115,13 +132,28 @@ void Live::draw() {
   for (std::size_t i = 0; i < rows_.size(); ++i)
     out += "\033[K" + rows_[i].text.substr(0, width - 1) + (i + 1 < rows_.size() ? "\n" : "");
   drawn_ = rows_.size();
-  fmt::print(stderr, "{}", out);
-  std::fflush(stderr);
+  say("{}", out);
+}
+
+Progress::Progress(std::string what, bool quiet)
+    : what_(std::move(what)), silent_(quiet || isatty(STDERR_FILENO) == 0), begun_(now_s()) {}
+
+void Progress::at(double share) {
+  const double now = now_s();
+  if (silent_ || now - begun_ < 1 || now - last_ < 0.2) return;
+  last_ = now;
+  shown_ = true;
+  say("\r\033[K{}: {:.0f} %, {} left", what_, 100 * share,
+      duration((now - begun_) * (1 - share) / std::max(share, 1e-9)));
+}
+
+void Progress::close() {
+  if (shown_) say("\r\033[K");
 }
 
 void Live::close() {
   const std::lock_guard lock(mutex_);
-  if (drawn_ > 0) fmt::print(stderr, "\n");
+  if (drawn_ > 0) say("\n");
   drawn_ = 0;
 }
 

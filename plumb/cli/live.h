@@ -1,7 +1,6 @@
 // What a person sees while one or several runs train.
 #pragma once
 #include <chrono>
-#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -25,6 +24,8 @@ class Live {
   explicit Live(std::vector<std::string> names);
   void start(std::size_t run, const RunStart&);
   void step(std::size_t run, const StepReport&);
+  /// A line that stays, above those that are drawn: a run that ended while others go on.
+  void note(std::size_t run, const std::string& line);
   /// Keeps the row of a probed step for the diagnostics of the next lines.
   void probed(std::size_t run, const StepRow&);
   /// Leaves the lines as they are; what is printed next stands below them.
@@ -39,11 +40,27 @@ class Live {
     bool begun = false;
   };
   void draw();
+  void print_above(const std::string& lines);
   std::mutex mutex_;
   std::vector<Row> rows_;
   bool tty_;
   std::size_t drawn_ = 0;
   std::chrono::steady_clock::time_point shown_{};
+};
+
+/// The share of one long piece of work that is done, and the time left, on one line of a terminal; elsewhere
+/// and with `quiet`, and while it takes less than a second, nothing.
+class Progress {
+ public:
+  Progress(std::string what, bool quiet);
+  void at(double share);
+  /// Takes the line away.
+  void close();
+
+ private:
+  std::string what_;
+  bool shown_ = false, silent_;
+  double begun_, last_ = 0;
 };
 
 }  // namespace plumb::cli

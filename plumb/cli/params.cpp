@@ -12,9 +12,13 @@ int params_command(const Flags& f) {
   const Config config = config_of(f);
   const DecoderSpec spec = spec_from_config(config, config.data.vocab_size);
   const ParamCounts n = count_params(spec, decoder_layout<float>(spec, Components{}));
-  const std::pair<const char*, std::int64_t> parts[] = {
-      {"embedding", n.embedding}, {"position", n.position}, {"attention", n.attention}, {"ffn", n.ffn},
-      {"norm", n.norm},           {"residual", n.residual}, {"head", n.head}};
+  const std::pair<const char*, std::int64_t> parts[] = {{"embedding", n.embedding},
+                                                        {"position", n.position},
+                                                        {"attention", n.attention},
+                                                        {"ffn", n.ffn},
+                                                        {"norm", n.norm},
+                                                        {"residual", n.residual},
+                                                        {"head", n.head}};
   if (f.json) {
     Json j = Json::object(), p = Json::object();
     j["total"] = n.total;

@@ -8,6 +8,7 @@
 
 #include "plumb/base/error.h"
 #include "plumb/cli/flags.h"
+#include "plumb/cli/say.h"
 #include "plumb/report/terminal_plot.h"
 #include "plumb/train/checkpoint.h"
 #include "plumb/train/run_folder.h"
@@ -51,6 +52,7 @@ Json answer(const Profile& p) {
   }
   j["step"] = p.step;
   j["loss"] = p.loss;
+  j["non_finite"] = p.non_finite.empty() ? Json() : Json(p.non_finite);
   j["layers"] = layers;
   j["act_last_over_first"] = c.act_ratio();
   j["grad_first_over_last"] = c.grad_ratio();
@@ -92,11 +94,12 @@ int profile_command(const Flags& f) {
   if (is_config(what)) {
     config = config_of(what, f.set);
   } else {
-    config = read_checkpoint_info(newest_checkpoint(what)).config;
-    for (const std::string& s : f.set) set_value(config, s);
+    config = config_of_run(read_checkpoint_info(newest_checkpoint(what)).config, f.set);
   }
   const Profile p = profile(config, is_config(what) ? fs::path() : fs::path(what), Components{},
                             open_corpus(config.data.corpus, f.quiet));
+  if (!p.non_finite.empty())
+    say("note: the loss is not finite; the first tensor that is not is {}\n", p.non_finite);
   if (f.json)
     fmt::print("{}\n", answer(p).dump());
   else

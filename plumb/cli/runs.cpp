@@ -1,4 +1,4 @@
-// plumb runs, plumb compare: what was trained, and runs beside each other.
+// plumb runs: what was trained.
 #include "plumb/registry/runs.h"
 
 #include <fmt/chrono.h>
@@ -6,13 +6,12 @@
 
 #include <algorithm>
 #include <ctime>
-#include <set>
 
 #include "plumb/base/error.h"
 #include "plumb/base/json.h"
 #include "plumb/base/text.h"
 #include "plumb/cli/flags.h"
-#include "plumb/report/compare.h"
+#include "plumb/cli/say.h"
 
 namespace plumb::cli {
 namespace {
@@ -34,6 +33,7 @@ Json run_json(const RunSummary& r) {
   j["bytes"] = static_cast<std::int64_t>(r.bytes);
   j["changed"] = r.changed_s;
   j["settings"] = Json(r.settings);
+  if (!r.problem.empty()) j["problem"] = r.problem;
   return j;
 }
 
@@ -60,7 +60,7 @@ int runs_command(const Flags& f) {
     words.erase(words.begin());
     if (words.empty()) bad_input("name the runs to delete: `plumb runs rm runs/…`");
     remove_runs({words.begin(), words.end()}, f.force);
-    if (!f.quiet) fmt::print(stderr, "deleted {}\n", join(words));
+    if (!f.quiet) say("deleted {}\n", join(words));
     return 0;
   }
   if (verb == "du") words.erase(words.begin());
@@ -82,32 +82,6 @@ int runs_command(const Flags& f) {
   }
   print_table(runs);
   fmt::print("{} run{}, {}\n", runs.size(), runs.size() == 1 ? "" : "s", size_text(total));
-  return 0;
-}
-
-std::vector<NamedTrace> open_traces(const std::vector<std::string>& runs, bool quiet) {
-  std::vector<NamedTrace> traces;
-  std::set<std::string> short_names;
-  for (const std::string& run : runs) {
-    std::error_code ignored;
-    const fs::path file = fs::is_directory(run, ignored) ? fs::path(run) / "trace.jsonl" : fs::path(run);
-    if (!fs::exists(file, ignored))
-      bad_input("{} holds no trace; `plumb runs` lists the runs there are", run);
-    NamedTrace t{(fs::path(run) / "").parent_path().filename().string(), read_trace(file)};
-    if (!short_names.insert(t.name).second) t.name = run;
-    if (!t.trace.warning.empty() && !quiet) fmt::print(stderr, "note: {}: {}\n", run, t.trace.warning);
-    traces.push_back(std::move(t));
-  }
-  return traces;
-}
-
-int compare_command(const Flags& f) {
-  if (f.args.size() < 2) bad_input("name at least two runs: `plumb compare runs/a runs/b`");
-  const auto traces = open_traces(f.args, f.quiet);
-  if (f.json)
-    fmt::print("{}\n", compare_json(traces).dump());
-  else
-    fmt::print("{}", compare_text(traces));
   return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "plumb/base/json.h"
 #include "plumb/cli/flags.h"
 #include "plumb/cli/interrupt.h"
+#include "plumb/cli/say.h"
 #include "plumb/train/opened.h"
 
 namespace plumb::cli {
@@ -25,9 +26,7 @@ int sample_command(const Flags& f) {
     prompt = {1};  // no newline: the most frequent character
   const auto unknown = std::ranges::count(prompt, CharTokenizer::unknown_id);
   if (unknown > 0 && !f.quiet)
-    fmt::print(
-        stderr,
-        "note: {} character(s) of the prompt are not in the model's vocabulary and are read as unknown\n",
+    say("note: {} character(s) of the prompt are not in the model's vocabulary and are read as unknown\n",
         unknown);
 
   const auto used = static_cast<std::int64_t>(prompt.size());

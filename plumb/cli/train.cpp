@@ -5,17 +5,19 @@
 
 #include <ctime>
 #include <map>
-#include <set>
 #include <thread>
 
 #include "plumb/base/error.h"
+#include "plumb/base/files.h"
 #include "plumb/base/json.h"
 #include "plumb/cli/flags.h"
 #include "plumb/cli/interrupt.h"
 #include "plumb/cli/live.h"
+#include "plumb/cli/say.h"
 #include "plumb/model/decoder.h"
 #include "plumb/spec/from_config.h"
 #include "plumb/study/observe.h"
+#include "plumb/train/run_folder.h"
 
 namespace plumb::cli {
 namespace {
@@ -47,15 +49,14 @@ Json answer(const TrainResult& r) {
 void print_end(const TrainResult& r, const std::string& name, bool quiet) {
   const std::string who = name.empty() ? "" : name + ": ";
   if (r.status == "done" && !quiet)
-    fmt::print(stderr, "{}done: validation {:.4f} ({}), {:.0f} tokens/s; {}\n", who, r.val_loss,
-               baseline_crossed(r.val_loss, r.baselines, r.floor), r.tokens_per_s, r.run);
+    say("{}done: validation {:.4f} ({}), {:.0f} tokens/s; {}\n", who, r.val_loss,
+        baseline_crossed(r.val_loss, r.baselines, r.floor), r.tokens_per_s, r.run);
   if (r.status == "interrupted")
-    fmt::print(stderr, "{}interrupted after {} steps; go on with `plumb resume {}`\n", who, r.steps, r.run);
+    say("{}interrupted after {} steps; go on with `plumb resume {}`\n", who, r.steps, r.run);
   if (r.status == "non_finite")
-    fmt::print(stderr, "plumb: {}stopped at step {}, before its update: {}; {}, or look at {}/trace.jsonl\n",
-               who, r.steps, r.reason,
-               r.steps == 0 ? "check init.std and model.norm_eps" : "lower train.lr, lengthen train.warmup",
-               r.run);
+    say("plumb: {}stopped at step {}, before its update: {}; {}, or look at {}/trace.jsonl\n", who, r.steps,
+        r.reason,
+        r.steps == 0 ? "check init.std and model.norm_eps" : "lower train.lr, lengthen train.warmup", r.run);
 }
 
 /// A run of this command, and how it ended.
@@ -66,6 +67,15 @@ struct Run {
   TrainResult result;
   std::exception_ptr error;
 };
+
+Json answer(const Run& r) {
+  if (!r.error) return answer(r.result);
+  Json j = Json::object();
+  j["run"] = r.job.out.string();
+  j["status"] = "failed";
+  j["error"] = sentence_of(r.error).text;
+  return j;
+}
 
 void train_one(Run& run, std::size_t i, const Flags& f, Live& live) {
   std::optional<ProbeSet> probes;
@@ -85,6 +95,17 @@ void train_one(Run& run, std::size_t i, const Flags& f, Live& live) {
     run.result = train(run.job, Components{}, *run.corpus, events);
   } catch (...) {
     run.error = std::current_exception();
+    if (!run.name.empty()) live.note(i, sentence_of(run.error).text);
+  }
+}
+
+/// Several runs share the processor.
+void share_threads(std::vector<Run>& runs) {
+  if (runs.size() == 1) return;
+  for (Run& r : runs) {
+    const auto asked = static_cast<std::size_t>(r.job.config.train.threads);
+    const std::size_t all = asked ? asked : std::thread::hardware_concurrency();
+    r.job.threads = static_cast<int>(std::max<std::size_t>(1, all / runs.size()));
   }
 }
 
@@ -98,7 +119,9 @@ int train_all(std::vector<Run>& runs, const Flags& f) {
   std::vector<std::string> names;
   for (const Run& r : runs) names.push_back(r.name);
   Live live(names);
+  share_threads(runs);
   listen_for_interrupts();
+  outlive_readers();
   {
     std::vector<std::jthread> threads;
     for (std::size_t i = 1; i < runs.size(); ++i)
@@ -107,22 +130,27 @@ int train_all(std::vector<Run>& runs, const Flags& f) {
   }
   live.close();
 
+  if (runs.size() == 1 && runs[0].error) std::rethrow_exception(runs[0].error);
   bool interrupted = false, bad = false;
+  int failed = 0;
   Json all = Json::array();
   for (const Run& r : runs) {
-    if (r.error) std::rethrow_exception(r.error);
+    all.push_back(answer(r));
+    if (r.error) {
+      if (!failed) failed = sentence_of(r.error).exit_code;
+      continue;
+    }
     interrupted |= r.result.status == "interrupted";
     bad |= r.result.status == "non_finite";
     print_end(r.result, r.name, f.quiet);
-    all.push_back(answer(r.result));
   }
-  if (f.json && runs.size() == 1) fmt::print("{}\n", answer(runs[0].result).dump());
+  if (f.json && runs.size() == 1) fmt::print("{}\n", answer(runs[0]).dump());
   if (f.json && runs.size() > 1) {
     Json j = Json::object();
     j["runs"] = all;
     fmt::print("{}\n", j.dump());
   }
-  return interrupted ? 130 : bad ? 4 : 0;
+  return failed ? failed : interrupted ? 130 : bad ? 4 : 0;
 }
 
 }  // namespace
@@ -131,12 +159,14 @@ int train_command(const Flags& f) {
   const std::string out = f.out.empty() ? new_run_folder() : f.out;
   std::vector<Run> runs;
   std::vector<std::string> files = f.args;
+  if (files.size() > 1) refuse_used_folder(out);  // their folders would lie inside another run's
   if (files.empty()) files.emplace_back();
   for (const std::string& file : files) {
     Run r;
     r.job.config = config_of(file, f.set);
     r.job.from = f.from;
     r.job.out = out;
+    r.job.new_folder = f.out.empty() && files.size() == 1;
     if (files.size() > 1) {
       r.name = fs::path(file).stem().string();
       r.job.out = fs::path(out) / r.name;
@@ -144,11 +174,8 @@ int train_command(const Flags& f) {
         if (other.name == r.name)
           bad_input("two of the configs are called '{}'; rename one, as a run is named after its config",
                     r.name);
-      // Several runs share the processor.
-      TrainConfig& t = r.job.config.train;
-      const auto all = t.threads ? t.threads : static_cast<std::int64_t>(std::thread::hardware_concurrency());
-      t.threads = std::max<std::int64_t>(1, all / static_cast<std::int64_t>(files.size()));
     }
+    refuse_used_folder(r.job.out);
     // Before a corpus is fetched: the vocabulary is only known after it, but every name and combination is.
     check_spec(spec_from_config(r.job.config, r.job.config.data.vocab_size), Components{});
     runs.push_back(std::move(r));
@@ -161,7 +188,7 @@ int resume_command(const Flags& f) {
   std::vector<Run> runs;
   for (const std::string& folder : f.args) {
     Run r;
-    if (f.args.size() > 1) r.name = fs::path(folder).filename().string();
+    if (f.args.size() > 1) r.name = folder_name(folder);
     r.job = resume_job(folder, f.set);
     runs.push_back(std::move(r));
   }

@@ -120,6 +120,7 @@ Lines::Lines(std::span<const std::int32_t> tokens, std::int64_t block_size, std:
       lengths_.push_back(std::min(whole, block_size));
       targets_ += lengths_.back();
       cut_ += end - begin > block_size;
+      longest_ = std::max(longest_, whole);
     }
     begin = end + 1;
   }

@@ -74,6 +74,8 @@ class Lines {
   /// Lines of more than block_size characters: what follows is no target. (A line of exactly block_size
   /// characters only loses its newline as a target.)
   std::int64_t cut() const { return cut_; }
+  /// Targets of the longest line, were nothing cut.
+  std::int64_t longest() const { return longest_; }
 
   std::int64_t block_size() const { return block_size_; }
 
@@ -86,7 +88,7 @@ class Lines {
   std::int64_t block_size_;
   std::int32_t newline_, ignore_index_;
   std::vector<std::int64_t> begins_, lengths_;  // of each row's targets in tokens_
-  std::int64_t targets_ = 0, cut_ = 0;
+  std::int64_t targets_ = 0, cut_ = 0, longest_ = 0;
 };
 
 /// Training rows of one line each. Which line a sample gets depends on (seed, step, global sample) only.

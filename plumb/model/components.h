@@ -22,4 +22,17 @@ struct Components {
   std::vector<Placement> placement = placements();
 };
 
+/// Calls f(config key, what one is called, table) for every table.
+template <class F>
+void each_table(const Components& c, F f) {
+  f("model.norm", "norm", c.norm);
+  f("model.weight_param", "weight", c.weight);
+  f("model.residual", "residual", c.residual);
+  f("model.position", "position", c.position);
+  f("model.attention.kind", "attention kind", c.attention);
+  f("model.ffn.kind", "ffn", c.ffn);
+  f("init.scheme", "init", c.init);
+  f("model.placement", "placement", c.placement);
+}
+
 }  // namespace plumb

@@ -84,7 +84,8 @@ class Decoder {
   Value branch(Builder<R>& b, Value x, const Site& at) {
     const std::string name = at.name();
     if (place_.before) x = normed(b, x, at);
-    x = at.sub == Sub::attention ? attention_->build(b, x, name, at.layer, context_) : ffn_->build(b, x, name, at.layer);
+    x = at.sub == Sub::attention ? attention_->build(b, x, name, at.layer, context_)
+                                 : ffn_->build(b, x, name, at.layer);
     if (place_.after_branch) x = norm_->build(b, x, name + ".norm_out", at.layer);
     return init_->after_branch(b, x, at);
   }
@@ -140,19 +141,38 @@ class Decoder {
 
 }  // namespace
 
+void check_names(const Config& config, const Components& c) {
+  each_table(c, [&](std::string_view key, std::string_view kind, const auto& table) {
+    const FieldValue value = config_field(key, "").get(config);
+    const std::string* name = std::get_if<std::string>(&value);
+    std::vector<std::string> known;
+    for (const auto& e : table) known.emplace_back(e.name);
+    if (name && std::ranges::find(known, *name) == known.end())
+      bad_input("{} ({}): {}", key, config.where(key), unknown_name(kind, *name, known));
+  });
+}
+
 void check_spec(const DecoderSpec& s, const Components& c) {
-  for (const auto& [what, n] : {std::pair{"n_layer", s.n_layer}, {"d_model", s.d_model}, {"n_head", s.n_head},
-                                {"d_head", s.d_head}, {"d_ff", s.d_ff}, {"block_size", s.block_size},
+  for (const auto& [what, n] : {std::pair{"n_layer", s.n_layer},
+                                {"d_model", s.d_model},
+                                {"n_head", s.n_head},
+                                {"d_head", s.d_head},
+                                {"d_ff", s.d_ff},
+                                {"block_size", s.block_size},
                                 {"vocab_size", s.vocab_size}})
     if (n < 1) bad_input("[spec] {} is {}; it must be at least 1", what, n);
   // Sizes are products of these; far below 2^63 none of them wraps.
   auto d = [](std::int64_t n) { return static_cast<double>(n); };
   const double experts = s.ffn.kind == "moe" ? d(s.ffn.n_expert) : 1;
-  const double params = d(s.vocab_size) * d(s.d_model) + d(s.block_size) * d(s.d_model) +
-                        d(s.n_layer) * d(s.d_model) * (4 * d(s.n_head) * d(s.d_head) + 2 * experts * d(s.d_ff));
+  const double params =
+      d(s.vocab_size) * d(s.d_model) + d(s.block_size) * d(s.d_model) +
+      d(s.n_layer) * d(s.d_model) * (4 * d(s.n_head) * d(s.d_head) + 2 * experts * d(s.d_ff));
   if (params > 1e11)
-    bad_input("[spec] the model would have about {:.1e} parameters, more than any machine this runs on can hold; lower d_model, "
-              "d_ff, n_layer or vocab_size", params);
+    bad_input(
+        "[spec] the model would have about {:.1e} parameters, more than any machine this runs on can hold; "
+        "lower d_model, "
+        "d_ff, n_layer or vocab_size",
+        params);
   Decoder<float>(s, c);
 }
 
@@ -160,7 +180,8 @@ template <class R>
 GraphOf<R> build_decoder(const DecoderSpec& s, const Components& c, Mode mode, std::int64_t block,
                          std::span<Hook<R>* const> hooks, std::int64_t context) {
   check_spec(s, c);
-  if (context > 0 && (block != 1 || mode != Mode::eval)) fail("[decoder] decoding takes one position a call, in evaluation");
+  if (context > 0 && (block != 1 || mode != Mode::eval))
+    fail("[decoder] decoding takes one position a call, in evaluation");
   Decoder<R> d(s, c);
   Builder<R> b(d.rules(), mode, hooks, context);
   d.build(b, block);
@@ -187,27 +208,38 @@ ParamCounts count_params(const DecoderSpec& s, const ParamLayout& layout) {
     n.total += size;
     if (name.find(".experts.") != std::string::npos) experts += size;
     switch (p.spec.role) {
-      case Role::token_embed: n.embedding += size; break;
+      case Role::token_embed:
+        n.embedding += size;
+        break;
       case Role::pos_embed:
-      case Role::score_bias: n.position += size; break;
-      case Role::readout: n.head += size; break;
+      case Role::score_bias:
+        n.position += size;
+        break;
+      case Role::readout:
+        n.head += size;
+        break;
       case Role::norm_gain:
-      case Role::norm_bias: n.norm += size; break;
+      case Role::norm_bias:
+        n.norm += size;
+        break;
       case Role::residual_gain:
-      case Role::scalar: n.residual += size; break;  // Fixup's shifts and gains stand in for norms on the path
-      default: (name.find(".attn.") != std::string::npos ? n.attention : n.ffn) += size;
+      case Role::scalar:
+        n.residual += size;
+        break;  // Fixup's shifts and gains stand in for norms on the path
+      default:
+        (name.find(".attn.") != std::string::npos ? n.attention : n.ffn) += size;
     }
   }
   n.active = n.total - experts + experts / s.ffn.n_expert * s.ffn.top_k;  // all experts are of one size
   return n;
 }
 
-#define PLUMB_INSTANTIATE(R)                                                                                       \
-  template GraphOf<R> build_decoder(const DecoderSpec&, const Components&, Mode, std::int64_t,                     \
-                                    std::span<Hook<R>* const>, std::int64_t);                                      \
-  template ParamLayout decoder_layout<R>(const DecoderSpec&, const Components&, std::int64_t);                     \
-  template Plan<R> make_plan(const DecoderSpec&, const Components&, ParamStore<R>&, const PlanOptions&, ThreadPool&, \
-                             std::span<Hook<R>* const>);
+#define PLUMB_INSTANTIATE(R)                                                                            \
+  template GraphOf<R> build_decoder(const DecoderSpec&, const Components&, Mode, std::int64_t,          \
+                                    std::span<Hook<R>* const>, std::int64_t);                           \
+  template ParamLayout decoder_layout<R>(const DecoderSpec&, const Components&, std::int64_t);          \
+  template Plan<R> make_plan(const DecoderSpec&, const Components&, ParamStore<R>&, const PlanOptions&, \
+                             ThreadPool&, std::span<Hook<R>* const>);
 PLUMB_INSTANTIATE(float)
 PLUMB_INSTANTIATE(double)
 #undef PLUMB_INSTANTIATE

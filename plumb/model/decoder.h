@@ -1,5 +1,6 @@
 // The decoder: the only room that combines families.
 #pragma once
+#include "plumb/config/config.h"
 #include "plumb/model/components.h"
 #include "plumb/plan/plan.h"
 
@@ -7,6 +8,9 @@ namespace plumb {
 
 /// Refuses, in one sentence, a spec that names unknown components or combines what cannot be combined.
 void check_spec(const DecoderSpec&, const Components&);
+
+/// bad_input, with the place where it was written, for a component that no table has.
+void check_names(const Config&, const Components&);
 
 /// The graph of the decoder for sequences of `block` positions, its loss included. Points and parameters are named as in
 /// DESIGN, "Pinned names".

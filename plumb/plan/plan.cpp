@@ -1,10 +1,10 @@
 #include "plumb/plan/plan.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <map>
 
+#include "plumb/base/clock.h"
 #include "plumb/base/error.h"
 #include "plumb/kernel/rows.h"
 
@@ -12,10 +12,6 @@ namespace plumb {
 namespace {
 
 constexpr std::int64_t norm_slice = 16384;
-
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 template <class R>
 void clear(View<R> v) {

@@ -6,6 +6,7 @@
 
 #include "plumb/base/error.h"
 #include "plumb/base/files.h"
+#include "plumb/base/lock.h"
 #include "plumb/config/config.h"
 #include "plumb/trace/reader.h"
 
@@ -72,11 +73,15 @@ RunSummary read_run(const fs::path& run) {
       const Json m = Json::parse(read_file(run / "manifest.json"), "manifest.json");
       if (const Json* status = m.find("status"); status && status->is_string() && *status != Json("running"))
         r.status = status->as_string("status");
+      // A step that was not finite has its row, but no update.
+      if (const Json* steps = m.find("steps"); steps && r.status != "unfinished")
+        r.steps = steps->as_int("steps");
     }
   } catch (const Error& e) {
     r.status = "damaged";
     r.problem = e.what();
   }
+  if (FolderLock::is_held(run)) r.status = "running";
   return r;
 }
 
@@ -92,23 +97,27 @@ std::vector<RunSummary> list_runs(const fs::path& folder, const std::vector<std:
   return found;
 }
 
-void remove_runs(const std::vector<fs::path>& runs, bool force) {
-  for (const fs::path& run : runs) {
+void remove_runs(std::vector<fs::path> runs, bool force) {
+  for (fs::path& run : runs) {
+    if (!run.has_filename()) run = run.parent_path();  // a slash at the end, as shells complete it
     std::error_code ignored;
     if (run.empty() || !is_run(run))
       bad_input("'{}' is no run folder; `plumb runs` lists those there are", run.string());
-    // A link, or a path that ends in "/" or "/.", would have its target's files deleted and then fail itself.
+    // A link, or a path that ends in "/.", would have its target's files deleted and then fail itself.
     if (!run.has_filename() || run.filename() == "." || run.filename() == ".." ||
         fs::is_symlink(run, ignored))
-      bad_input("{} is a link, or no folder's own name; give the folder itself, without a slash at its end",
+      bad_input("{} is a link, or no folder's own name; give the folder itself",
                 run.string());
     for (fs::directory_iterator it(run, ignored), end; !ignored && it != end; it.increment(ignored))
       if (!force && it->is_directory())
         bad_input("{} holds a folder, {}, that is no part of a run; move it away, or add --force",
                   run.string(), it->path().filename().string());
-    if (!force && read_run(run).status == "unfinished")
-      bad_input("{} is unfinished: it may still be running; add --force to delete it all the same",
-                run.string());
+    const RunSummary r = read_run(run);
+    if (r.status == "running") bad_input("{} is running; stop it first", run.string());
+    if (!force && (r.status == "unfinished" || r.status == "damaged"))
+      bad_input(
+          "{} is {}; add --force to delete it all the same", run.string(),
+          r.status == "unfinished" ? "unfinished, and could be resumed" : "damaged (" + r.problem + ")");
   }
   for (const fs::path& run : runs) {
     std::error_code error;

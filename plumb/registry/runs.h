@@ -10,8 +10,8 @@ namespace plumb {
 
 struct RunSummary {
   std::string path;
-  std::string status;  // done, interrupted, non_finite, unfinished (still running, or killed), damaged
-  std::int64_t steps = 0, of = 0;        // updates known to the trace, and asked for
+  std::string status;              // done, interrupted, non_finite, running, unfinished (killed), damaged
+  std::int64_t steps = 0, of = 0;  // updates known to the trace, and asked for
   std::optional<double> loss, val_loss;  // the last of each
   std::uint64_t bytes = 0;
   std::int64_t changed_s = 0;  // seconds since 1970 of the trace's last change
@@ -28,7 +28,7 @@ RunSummary read_run(const std::filesystem::path& run);
 std::vector<RunSummary> list_runs(const std::filesystem::path& folder, const std::vector<std::string>& query);
 
 /// Deletes run folders with all they hold. bad_input, before anything is deleted, when one of them is no run
-/// folder or is still unfinished and `force` is not given.
-void remove_runs(const std::vector<std::filesystem::path>& runs, bool force);
+/// folder, is running, or is unfinished or damaged and `force` is not given.
+void remove_runs(std::vector<std::filesystem::path> runs, bool force);
 
 }  // namespace plumb

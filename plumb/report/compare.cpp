@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <map>
+#include <set>
+#include <unordered_map>
 
 #include "plumb/report/terminal_plot.h"
+#include "plumb/trace/recent_loss.h"
 
 namespace plumb {
 namespace {
@@ -22,26 +24,22 @@ void flatten(const Json& j, const std::string& prefix,
     flatten(value, prefix.empty() ? key : prefix + "." + key, out);
 }
 
-constexpr std::size_t loss_window = 50;
-
 // Metric → last value, in order of first appearance.
 std::vector<std::pair<std::string, double>> last_of(const Trace& t) {
   std::vector<std::pair<std::string, double>> all;
+  std::unordered_map<std::string, std::size_t> places;
   auto set = [&](const std::string& name, double v) {
-    for (auto& [known, value] : all)
-      if (known == name) return void(value = v);
-    all.emplace_back(name, v);
+    const auto [known, fresh] = places.try_emplace(name, all.size());
+    if (fresh) all.emplace_back(name, v);
+    all[known->second].second = v;
   };
-  std::deque<double> losses;
+  RecentLoss recent;
   for (const StepRow& row : t.steps) {
     for (const auto& [name, v] : row.values)
       if (name != "lr" && name != "tokens") set(name, v);
     if (const double* l = row.find("loss")) {
-      losses.push_back(*l);
-      if (losses.size() > loss_window) losses.pop_front();
-      double mean = 0;
-      for (double x : losses) mean += x / static_cast<double>(losses.size());
-      set("train_loss", mean);
+      recent.add(*l);
+      set("train_loss", recent.mean());
     }
     for (const auto& [name, v] : row.layers) {
       if (v.empty()) continue;
@@ -79,7 +77,7 @@ std::vector<Difference> config_differences(const std::vector<NamedTrace>& traces
   std::vector<std::map<std::string, std::string>> values;
   for (const NamedTrace& t : traces) {
     std::vector<std::pair<std::string, std::string>> flat;
-    flatten(t.trace.header.config, "", flat);
+    if (t.trace.header.config.is_object()) flatten(t.trace.header.config, "", flat);
     for (const auto& [key, text] : flat)
       if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
     values.emplace_back(flat.begin(), flat.end());
@@ -87,21 +85,24 @@ std::vector<Difference> config_differences(const std::vector<NamedTrace>& traces
   std::vector<Difference> all;
   for (const std::string& key : keys) {
     Difference d{key, {}};
-    for (const auto& v : values) d.values.push_back(v.contains(key) ? v.at(key) : "–");
-    if (std::ranges::any_of(d.values, [&](const std::string& v) { return v != d.values.front(); }))
-      all.push_back(d);
+    std::set<std::string> known;
+    for (const auto& v : values) {
+      d.values.push_back(v.empty() ? "?" : v.contains(key) ? v.at(key) : "–");
+      if (!v.empty()) known.insert(d.values.back());
+    }
+    if (known.size() > 1) all.push_back(d);
   }
   return all;
 }
 
 std::vector<Measured> last_values(const std::vector<NamedTrace>& traces) {
   std::vector<Measured> all;
+  std::unordered_map<std::string, std::size_t> places;
   for (std::size_t i = 0; i < traces.size(); ++i)
     for (const auto& [metric, v] : last_of(traces[i].trace)) {
-      auto known = std::ranges::find(all, metric, &Measured::metric);
-      if (known == all.end())
-        known = all.insert(all.end(), {metric, std::vector<double>(traces.size(), std::nan(""))});
-      known->values[i] = v;
+      const auto [known, fresh] = places.try_emplace(metric, all.size());
+      if (fresh) all.push_back({metric, std::vector<double>(traces.size(), std::nan(""))});
+      all[known->second].values[i] = v;
     }
   return all;
 }
@@ -127,7 +128,11 @@ std::string compare_text(const std::vector<NamedTrace>& traces) {
   }
   out += '\n';
   const auto differences = config_differences(traces);
-  if (differences.empty()) out += "the configs are the same\n";
+  const auto with_config =
+      std::ranges::count_if(traces, [](const NamedTrace& t) { return t.trace.header.config.is_object(); });
+  if (differences.empty())
+    out +=
+        with_config < 2 ? "fewer than two of them have a config to compare\n" : "the configs are the same\n";
   if (!differences.empty()) row("differs in the config", names);
   for (const Difference& d : differences) row(d.key, d.values);
   return out;

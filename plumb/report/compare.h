@@ -13,7 +13,8 @@ struct NamedTrace {
   Trace trace;
 };
 
-/// A key whose value is not the same in all configs, with the value in each ("–" where it has none).
+/// A key whose value is not the same in all configs that are known, with the value in each ("–" where it has
+/// none, "?" where a trace has no config).
 struct Difference {
   std::string key;
   std::vector<std::string> values;
@@ -21,7 +22,7 @@ struct Difference {
 std::vector<Difference> config_differences(const std::vector<NamedTrace>&);
 
 /// Last value of every scalar, and first block, last block and mean of every per-layer metric, by metric in
-/// order of first appearance. `train_loss` is the mean of the last 50 losses. NaN where a run has none.
+/// order of first appearance. `train_loss` is RecentLoss. NaN where a run has none.
 struct Measured {
   std::string metric;
   std::vector<double> values;

@@ -35,6 +35,9 @@ Profile profile(const Config& given, const std::filesystem::path& checkpoint, co
   std::vector<std::int32_t> x(static_cast<std::size_t>(t.batch_size * spec.block_size)), y(x.size());
   feed.fill(p.step, 0, x, y);
   p.loss = plan.loss_and_grad(x, y, {p.step, p.step * t.batch_size}).loss;
+  if (!std::isfinite(p.loss))
+    if (const auto bad = plan.first_non_finite(x, y, {p.step, p.step * t.batch_size}))
+      p.non_finite = bad->tensor;
   p.row.step = p.step;
   p.row.values = {{"loss", p.loss}, {"grad_norm", plan.grad_norm()}};
   probes.write(p.row);

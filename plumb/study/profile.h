@@ -12,6 +12,7 @@ namespace plumb {
 struct Profile {
   std::int64_t step = 0;                  // updates applied: 0 at init
   double loss = 0, uniform = 0;           // of the batch; ln V
+  std::string non_finite;                 // the first tensor that is not finite, when the loss is not
   StepRow row;                            // what the probes measured: docs/trace.md
   std::vector<double> predicted_act_std;  // at init, for independent inputs; NaN where no theory is known
 };

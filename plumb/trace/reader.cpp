@@ -141,6 +141,16 @@ Trace parse_trace(std::string_view text, std::string_view name) {
 
 Trace read_trace(const std::filesystem::path& path) { return parse_trace(read_file(path), path.string()); }
 
+std::vector<std::string_view> absent_metrics(const Trace& trace) {
+  std::vector<std::string_view> absent;
+  for (const Metric& m : trace_metrics)
+    if (std::ranges::none_of(trace.steps, [&](const StepRow& row) {
+          return m.per_layer ? row.find_layers(m.name) != nullptr : row.find(m.name) != nullptr;
+        }))
+      absent.push_back(m.name);
+  return absent;
+}
+
 std::size_t trace_keep_bytes(std::string_view text, std::string_view name, std::int64_t from_step) {
   std::size_t keep = 0;
   bool past = false;

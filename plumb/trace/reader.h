@@ -29,6 +29,9 @@ Trace read_trace(const std::filesystem::path& path);
 /// The same for text in memory; `name` is what errors call it.
 Trace parse_trace(std::string_view text, std::string_view name);
 
+/// The metrics of docs/trace.md of which the trace has no value at all: what it cannot tell.
+std::vector<std::string_view> absent_metrics(const Trace&);
+
 /// Where a trace may be cut by a run that goes on from `from_step`: the number of bytes before the first step row of a
 /// later step, or of that step without a validation loss (which comes before the checkpoint, and is not measured again),
 /// without a last row that has no newline. Same errors, and bad_input when the header itself is cut off.

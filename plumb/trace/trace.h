@@ -74,5 +74,7 @@ inline constexpr std::array trace_metrics{
 
 /// CRC-32 (IEEE 802.3, as in zlib and PNG) of `bytes`.
 std::uint32_t crc32(std::string_view bytes) noexcept;
+/// CRC-32C (Castagnoli, RFC 3720 appendix B.4), which TensorBoard's files use.
+std::uint32_t crc32c(std::string_view bytes) noexcept;
 
 }  // namespace plumb

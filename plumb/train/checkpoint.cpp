@@ -64,7 +64,8 @@ void save_checkpoint(const fs::path& path, const CheckpointInfo& i, const ParamS
                      const AdamW<float>& optim) {
   std::vector<TensorView> tensors;
   each_tensor(store, optim, [&](const std::string& name, std::vector<std::int64_t> shape, View<float> v) {
-    tensors.push_back(tensor_view<float>(name, std::move(shape), {v.data, static_cast<std::size_t>(v.size())}));
+    tensors.push_back(
+        tensor_view<float>(name, std::move(shape), {v.data, static_cast<std::size_t>(v.size())}));
   });
   save_tensors(path, tensors,
                {{"format", std::string(format)},
@@ -81,13 +82,15 @@ CheckpointInfo load_checkpoint(const fs::path& path, ParamStore<float>& store, A
   CheckpointInfo i = info_of(f);
   // Everything is checked before anything is overwritten.
   std::vector<std::pair<View<float>, std::span<const float>>> copies;
-  each_tensor(store, optim, [&](const std::string& name, const std::vector<std::int64_t>& shape, View<float> v) {
-    const StoredTensor& t = f.at(name);
-    if (t.shape != shape)
-      bad_input("{}: {} has shape {}, the model wants {}; resume with the config that the run was made with", f.name,
-                name, text(t.shape), text(shape));
-    copies.emplace_back(v, t.values<float>());
-  });
+  each_tensor(
+      store, optim, [&](const std::string& name, const std::vector<std::int64_t>& shape, View<float> v) {
+        const StoredTensor& t = f.at(name);
+        if (t.shape != shape)
+          bad_input(
+              "{}: {} has shape {}, the model wants {}; resume with the config that the run was made with",
+              f.name, name, text(t.shape), text(shape));
+        copies.emplace_back(v, t.values<float>());
+      });
   for (const auto& [to, from] : copies) std::ranges::copy(from, to.data);
   optim.steps(i.step);
   return i;
@@ -104,8 +107,8 @@ WeightsReport load_weights(const fs::path& path, ParamStore<float>& store) {
     const StoredTensor* t = f.find(name);
     if (!t) return false;
     if (t->shape != sizes(shape))
-      bad_input("{}: {} has shape {}, the new model's is {}; --from needs equal shapes for equal names", f.name, name,
-                text(t->shape), text(sizes(shape)));
+      bad_input("{}: {} has shape {}, the new model's is {}; --from needs equal shapes for equal names",
+                f.name, name, text(t->shape), text(sizes(shape)));
     copies.emplace_back(v, t->values<float>());
     return true;
   };
@@ -119,9 +122,12 @@ WeightsReport load_weights(const fs::path& path, ParamStore<float>& store) {
   }
   for (const StateInfo& s : store.layout().states)
     if (s.spec.saved) want("state." + s.spec.name, s.spec.shape, store.view(s));
-  if (r.taken == 0) bad_input("{} shares no parameter with the new model; name a run of a similar model after --from", f.name);
+  if (r.taken == 0)
+    bad_input("{} shares no parameter with the new model; name a run of a similar model after --from",
+              f.name);
   for (const StoredTensor& t : f.tensors)
-    if (!t.name.starts_with("optim.") && !t.name.starts_with("state.") && !known.contains(t.name)) r.unused.push_back(t.name);
+    if (!t.name.starts_with("optim.") && !t.name.starts_with("state.") && !known.contains(t.name))
+      r.unused.push_back(t.name);
   for (const auto& [to, from] : copies) std::ranges::copy(from, to.data);
   return r;
 }

@@ -14,24 +14,26 @@ struct CheckpointInfo {
   Config config;  // resolved
   DecoderSpec spec;
   Json tokenizer;
-  std::int64_t step = 0;  // updates applied
-  std::string target;     // instruction set that made it: other targets may give other bits
+  std::int64_t step = 0;           // updates applied
+  std::string target;              // instruction set that made it: other targets may give other bits
   std::string corpus_sha256 = {};  // empty: written before checkpoints said so
 };
 
-/// Writes parameters by name, `optim.m.*`, `optim.v.*`, saved state `state.*`, and the metadata. Atomic; the same state
-/// gives the same bytes.
-void save_checkpoint(const std::filesystem::path&, const CheckpointInfo&, const ParamStore<float>&, const AdamW<float>&);
+/// Writes parameters by name, `optim.m.*`, `optim.v.*`, saved state `state.*`, and the metadata. Atomic; the
+/// same state gives the same bytes.
+void save_checkpoint(const std::filesystem::path&, const CheckpointInfo&, const ParamStore<float>&,
+                     const AdamW<float>&);
 
-/// Reads what save_checkpoint wrote into a store and an optimiser of the same layout; every tensor must be there with its
-/// shape. bad_input names the tensor and both shapes otherwise.
+/// Reads what save_checkpoint wrote into a store and an optimiser of the same layout; every tensor must be
+/// there with its shape. bad_input names the tensor and both shapes otherwise.
 CheckpointInfo load_checkpoint(const std::filesystem::path&, ParamStore<float>&, AdamW<float>&);
 
 /// The metadata alone (to build the model first).
 CheckpointInfo read_checkpoint_info(const std::filesystem::path&);
 
-/// Reads parameters and saved state alone, by name, into a store that may have another layout (`train --from`). A tensor of
-/// the same name must have the same shape: bad_input names both. Also bad_input when no parameter is found at all.
+/// Reads parameters and saved state alone, by name, into a store that may have another layout (`train
+/// --from`). A tensor of the same name must have the same shape: bad_input names both. Also bad_input when no
+/// parameter is found at all.
 struct WeightsReport {
   std::int64_t taken = 0;
   std::vector<std::string> missing;  // parameters of the store that the checkpoint lacks: left as drawn

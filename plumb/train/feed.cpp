@@ -39,6 +39,9 @@ void Feed::fill(std::int64_t step, std::int64_t first_sample, std::span<std::int
   rows_ ? rows_->fill(step, first_sample, x, y) : windows_->fill(step, first_sample, x, y);
 }
 
+std::int64_t Feed::longest_val_row() const {
+  return row_blocks_ ? row_blocks_->lines().longest() : blocks_->targets();
+}
 std::int64_t Feed::val_rows() const { return row_blocks_ ? row_blocks_->size() : blocks_->size(); }
 std::int64_t Feed::val_targets() const { return row_blocks_ ? row_blocks_->targets() : blocks_->targets(); }
 void Feed::fill_validation(std::int64_t first_row, std::span<std::int32_t> x,

@@ -1,7 +1,6 @@
 // From a corpus to what a run reads: tokens, the split, batches, and what a model without context would
 // score.
 #pragma once
-#include <memory>
 #include <optional>
 
 #include "plumb/config/config.h"
@@ -39,6 +38,8 @@ class Feed {
   void fill(std::int64_t step, std::int64_t first_sample, std::span<std::int32_t> x,
             std::span<std::int32_t> y) const;
 
+  /// The most targets that one row of any block_size could hold.
+  std::int64_t longest_val_row() const;
   /// The validation split, row by row. A row past the last is all padding.
   std::int64_t val_rows() const;
   std::int64_t val_targets() const;

@@ -23,7 +23,7 @@ std::string processor() {
 
 }  // namespace
 
-Json manifest(const Config& resolved, const Corpus& corpus, const std::string& params_hash) {
+Json manifest(const Config& resolved, const Corpus& corpus) {
   Json m = Json::object();
   m["plumb"] = std::string(kVersion);
   m["compiler"] = std::string("g++ " __VERSION__);
@@ -31,7 +31,6 @@ Json manifest(const Config& resolved, const Corpus& corpus, const std::string& p
   m["corpus_sha256"] = corpus.sha256;
   m["config_sha256"] = sha256_hex(dump_toml(resolved, false));
   m["binary_sha256"] = sha256_hex(read_file("/proc/self/exe"));
-  m["params_hash"] = params_hash;
   m["processor"] = processor();
   m["processors"] = static_cast<std::int64_t>(std::thread::hardware_concurrency());
   m["target"] = simd_target();

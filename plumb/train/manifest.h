@@ -6,7 +6,8 @@
 
 namespace plumb {
 
-/// Versions, hashes of corpus, binary, config and final parameters, machine, instruction-set target.
-Json manifest(const Config& resolved, const Corpus&, const std::string& params_hash);
+/// Versions, hashes of corpus, binary and config, machine, instruction-set target. What changes while a run
+/// goes on (status, steps, params_hash) is its writer's to add.
+Json manifest(const Config& resolved, const Corpus&);
 
 }  // namespace plumb

@@ -1,20 +1,31 @@
 #include "plumb/train/run_folder.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <string>
 
 #include "plumb/base/error.h"
 #include "plumb/base/files.h"
+#include "plumb/trace/reader.h"
 
 namespace plumb {
 namespace fs = std::filesystem;
+namespace {
+
+// No trace, or one that says nothing of a step: all that a run leaves which was killed before its first
+// checkpoint.
+bool is_barren(const fs::path& trace) {
+  std::error_code error;
+  if (!fs::exists(trace, error)) return !error;
+  try {
+    const std::string text = read_file(trace);
+    return text.find('\n') == std::string::npos || parse_trace(text, trace.string()).steps.empty();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
 
 void refuse_used_folder(const fs::path& out) {
   std::error_code error;
@@ -24,32 +35,22 @@ void refuse_used_folder(const fs::path& out) {
     bad_input("{} cannot be a run folder: {}; name another with --out", out.string(), error.message());
   if (!fs::is_directory(out, error))
     bad_input("{} is not a folder; name a folder for the run with --out", out.string());
-  for (fs::directory_iterator it(out, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    if (name == "trace.jsonl" || name.starts_with("checkpoint-"))
-      bad_input("{} already holds a run; continue it with `plumb resume`, or name another folder with --out",
-                out.string());
+  if (!checkpoints(out).empty() || !is_barren(out / "trace.jsonl"))
+    bad_input("{} already holds a run; continue it with `plumb resume`, or name another folder with --out",
+              out.string());
+}
+
+fs::path make_new_folder(const fs::path& wanted) {
+  if (wanted.has_parent_path()) make_dirs(wanted.parent_path());
+  fs::path name = wanted;
+  std::error_code error;
+  for (int n = 2; !fs::create_directory(name, error); ++n) {
+    if (error)
+      bad_input("cannot make the folder {}: {}; name another with --out", name.string(), error.message());
+    name = wanted.string() + "-" + std::to_string(n);
   }
+  return name;
 }
-
-void claim_folder(const fs::path& out) {
-  make_dirs(out);
-  std::FILE* f = std::fopen((out / "trace.jsonl").c_str(), "wx");
-  if (!f)
-    bad_input("{} already holds a run, or cannot be written; name another folder with --out", out.string());
-  std::fclose(f);
-}
-
-RunLock::RunLock(const fs::path& run) : fd_(open(run.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  if (fd_ >= 0 && flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
-  const int why = errno;
-  if (fd_ >= 0) close(fd_);
-  if (why == EWOULDBLOCK)
-    bad_input("{} is being written by another run; wait for it, or stop it first", run.string());
-  bad_input("{} cannot be locked: {}", run.string(), reason_of(why));
-}
-
-RunLock::~RunLock() { close(fd_); }
 
 std::string checkpoint_name(std::int64_t step) {
   return "checkpoint-" + std::to_string(step) + ".safetensors";
@@ -77,6 +78,11 @@ void prune_checkpoints(const fs::path& run, std::int64_t keep) {
   std::error_code ignored;
   for (auto i = static_cast<std::size_t>(std::max<std::int64_t>(1, keep)); i < all.size(); ++i)
     fs::remove(all[i], ignored);
+  // What a killed process was writing.
+  for (fs::directory_iterator it(run, ignored), end; !ignored && it != end; it.increment(ignored))
+    if (const std::string name = it->path().filename().string();
+        name.starts_with("checkpoint-") && name.ends_with(".tmp"))
+      fs::remove(it->path(), ignored);
 }
 
 fs::path newest_checkpoint(const fs::path& run_or_file) {

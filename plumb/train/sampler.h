@@ -1,6 +1,5 @@
 // Generation, one token at a time, with a key-value cache.
 #pragma once
-#include <functional>
 
 #include "plumb/base/rng.h"
 #include "plumb/model/components.h"

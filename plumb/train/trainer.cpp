@@ -1,12 +1,12 @@
 #include "plumb/train/trainer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <deque>
 
+#include "plumb/base/clock.h"
 #include "plumb/base/error.h"
 #include "plumb/base/files.h"
+#include "plumb/base/lock.h"
 #include "plumb/base/text.h"
 #include "plumb/kernel/peak.h"
 #include "plumb/model/decoder.h"
@@ -14,6 +14,7 @@
 #include "plumb/optim/schedule.h"
 #include "plumb/spec/from_config.h"
 #include "plumb/trace/reader.h"
+#include "plumb/trace/recent_loss.h"
 #include "plumb/trace/writer.h"
 #include "plumb/train/checkpoint.h"
 #include "plumb/train/feed.h"
@@ -26,11 +27,14 @@ namespace plumb {
 namespace fs = std::filesystem;
 namespace {
 
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+bool is_whole(const fs::path& checkpoint) {
+  try {
+    read_checkpoint_info(checkpoint);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
-
-constexpr std::size_t loss_window = 50;
 
 std::optional<CharTokenizer> tokenizer_of(const fs::path& source) {
   if (source.empty()) return {};
@@ -44,6 +48,7 @@ class Trainer {
       : config_(resolve_config(job.config)),
         t_(config_.train),
         out_(job.out),
+        new_folder_(job.new_folder),
         events_(events),
         resumed_(job.checkpoint),
         from_(job.from.empty() ? fs::path() : newest_checkpoint(job.from)),
@@ -51,9 +56,10 @@ class Trainer {
         spec_(spec_from_config(config_, 1)),
         feed_(config_.data, corpus, spec_.block_size, static_cast<std::int32_t>(spec_.ignore_index),
               static_cast<std::uint64_t>(t_.seed), tokenizer_of(resumed_.empty() ? from_ : resumed_)),
-        pool_(static_cast<int>(t_.threads)),
+        pool_(job.threads > 0 ? job.threads : static_cast<int>(t_.threads)),
         store_(decoder_layout<float>(with_vocabulary(), components), static_cast<std::uint64_t>(t_.seed)),
-        optimizer_(store_.layout(), {t_.beta1, t_.beta2, t_.adam_eps, t_.weight_decay, t_.grad_clip, t_.lr_scale}),
+        optimizer_(store_.layout(),
+                   {t_.beta1, t_.beta2, t_.adam_eps, t_.weight_decay, t_.grad_clip, t_.lr_scale}),
         observers_(events.observe ? events.observe(spec_) : Observers{}),
         plan_(make_plan<float>(spec_, components, store_,
                                {.mode = Mode::train,
@@ -69,27 +75,35 @@ class Trainer {
 
   TrainResult run() {
     std::optional<TraceWriter> trace;
-    result_.run = out_.string();
     result_.baselines = feed_.baselines();
     result_.floor = feed_.floor();
     result_.status = "done";
     if (resumed_.empty()) {
-      refuse_used_folder(out_);
       if (!from_.empty()) take_weights();
-      if (events_.start) events_.start(start());
-      claim_folder(out_);
+      if (!new_folder_) refuse_used_folder(out_);
+      if (new_folder_)
+        out_ = make_new_folder(out_);
+      else
+        make_dirs(out_);
+      result_.run = out_.string();
       lock_.emplace(out_);
+      // Again, with the lock: of two that start at the same moment only one may go on.
+      refuse_used_folder(out_);
+      if (events_.start) events_.start(start());
       write_file_atomic(out_ / "config.toml", dump_toml(config_, false));
       trace = TraceWriter::create(out_ / "trace.jsonl",
                                   {std::string("plumb ") + std::string(kVersion), config_to_json(config_)});
       write_facts(*trace);
       save(0);
     } else {
+      result_.run = out_.string();
       lock_.emplace(out_);
       continue_from_checkpoint();
       // Damaged ones that were passed over: they would count as the newest, and are written again.
       for (const fs::path& later : checkpoints(out_)) {
         if (later == resumed_) break;
+        if (is_whole(later))
+          bad_input("{} was written while this resume began; resume again", later.string());
         fs::remove(later);
       }
       if (events_.start) events_.start(start());
@@ -118,18 +132,26 @@ class Trainer {
     };
     list(w.missing, "are not in it and start as drawn");
     list(w.unused, "of its tensors have no place here");
+    if (spec_.vocab_size != config_.data.vocab_size)
+      remarks_.push_back(
+          fmt::format("the vocabulary is that of {} too, {} symbols; data.vocab_size = {} is not used",
+                      from_.string(), spec_.vocab_size, config_.data.vocab_size));
   }
 
   // The step counter, tensors, and what earlier rows of the trace say about the losses.
   void continue_from_checkpoint() {
     const CheckpointInfo info = load_checkpoint(resumed_, store_, optimizer_);
     if (!info.corpus_sha256.empty() && info.corpus_sha256 != feed_.corpus().sha256)
-      bad_input("the corpus {} is not the one that {} was trained on (its SHA-256 differs); bring that text back, or start "
-                "a new run with `plumb train --from {}`",
-                feed_.corpus().name, out_.string(), out_.string());
+      bad_input(
+          "the corpus {} is not the one that {} was trained on (its SHA-256 differs); bring that text back, "
+          "or start "
+          "a new run with `plumb train --from {}`",
+          feed_.corpus().name, out_.string(), out_.string());
     if (info.target != simd_target())
-      remarks_.push_back(fmt::format("the checkpoint was made with {}, this machine uses {}: the bits may differ from an "
-                                     "uninterrupted run's", info.target, simd_target()));
+      remarks_.push_back(
+          fmt::format("the checkpoint was made with {}, this machine uses {}: the bits may differ from an "
+                      "uninterrupted run's",
+                      info.target, simd_target()));
     step_ = info.step;
     for (const StepRow& row : read_trace(out_ / "trace.jsonl").steps) {
       if (const double* v = row.find("val_loss"); v && row.step == step_) {
@@ -139,13 +161,8 @@ class Trainer {
       const double* loss = row.find("loss");
       if (!loss || row.step >= step_) continue;
       if (row.step == 0) result_.initial_loss = *loss;
-      remember(*loss);
+      recent_.add(*loss);
     }
-  }
-
-  void remember(double loss) {
-    last_.push_back(loss);
-    if (last_.size() > loss_window) last_.pop_front();
   }
 
   void train_on(TraceWriter& trace) {
@@ -161,14 +178,17 @@ class Trainer {
   void finish(TraceWriter& trace) {
     TrainResult& r = result_;
     r.steps = step_;
-    if (saved_ != step_) save(step_);  // of a run that stopped on a non-finite value too: its parameters are from before that step
+    if (saved_ != step_)
+      save(step_);  // of a run that stopped on a non-finite value too: its parameters are from before that
+                    // step
     if (r.status == "done" && !validated_) r.val_loss = validation_.loss();
     if (r.status == "done" && !std::isfinite(r.val_loss)) {
       r.status = "non_finite";
-      r.reason = fmt::format("the validation loss after the last update is {}{}", r.val_loss, validation_.first_non_finite());
+      r.reason = fmt::format("the validation loss after the last update is {}{}", r.val_loss,
+                             validation_.first_non_finite());
       trace.fact({"non_finite", r.reason});
     }
-    for (double l : last_) r.train_loss += l / static_cast<double>(last_.size());
+    r.train_loss = recent_.mean();
     r.tokens_per_s = tokens_per_s();
     r.params_hash = store_.hash();
     write_manifest(r.status);
@@ -220,7 +240,8 @@ class Trainer {
     trace.fact({"baseline_trigram", b.trigram});
     if (feed_.floor()) trace.fact({"floor", *feed_.floor()});
     for (std::size_t i = 0; i < n_role; ++i)
-      if (t_.lr_scale.values[i] != 1) trace.fact({"lr_scale_" + std::string(role_names[i]), t_.lr_scale.values[i]});
+      if (t_.lr_scale.values[i] != 1)
+        trace.fact({"lr_scale_" + std::string(role_names[i]), t_.lr_scale.values[i]});
   }
 
   // False: the run ends here.
@@ -244,10 +265,12 @@ class Trainer {
     ++trained_steps_;
 
     if (step_ == 0) result_.initial_loss = loss.loss;
-    remember(loss.loss);
+    recent_.add(loss.loss);
     StepRow row;
     row.step = step_;
-    row.values = {{"loss", loss.loss}, {"lr", lr}, {"grad_norm", norm},
+    row.values = {{"loss", loss.loss},
+                  {"lr", lr},
+                  {"grad_norm", norm},
                   {"tokens", static_cast<double>(step_) * static_cast<double>(x_.size())}};
     if (loss.loss != loss.cross_entropy) row.values.emplace_back("cross_entropy", loss.cross_entropy);
     if (probed) {
@@ -284,10 +307,11 @@ class Trainer {
   void stop_non_finite(const LossResult& loss, double norm, TraceWriter& trace) {
     const auto bad = plan_.first_non_finite(x_, y_, {step_, step_ * t_.batch_size * t_.accumulate});
     result_.status = "non_finite";
-    result_.reason = bad ? fmt::format("the first tensor that is not finite is {} (element {} is {}{})", bad->tensor,
-                                       bad->element, bad->value,
-                                       bad->shard >= 0 ? fmt::format(", shard {}", bad->shard) : std::string())
-                         : std::string("every tensor of a replay is finite; the sum of gradients overflowed");
+    result_.reason =
+        bad ? fmt::format("the first tensor that is not finite is {} (element {} is {}{})", bad->tensor,
+                          bad->element, bad->value,
+                          bad->shard >= 0 ? fmt::format(", shard {}", bad->shard) : std::string())
+            : std::string("every tensor of a replay is finite; the sum of gradients overflowed");
     StepRow row;
     row.step = step_;
     row.values = {{"loss", loss.loss}, {"grad_norm", norm}};
@@ -296,19 +320,22 @@ class Trainer {
   }
 
   double tokens_per_s() const {
-    return trained_s_ > 0 ? static_cast<double>(trained_steps_) * static_cast<double>(x_.size()) / trained_s_ : 0;
+    return trained_s_ > 0 ? static_cast<double>(trained_steps_) * static_cast<double>(x_.size()) / trained_s_
+                          : 0;
   }
 
   void save(std::int64_t step) {
     save_checkpoint(out_ / checkpoint_name(step),
-                    {config_, spec_, feed_.tokenizer().to_json(), step, simd_target(), feed_.corpus().sha256}, store_,
-                    optimizer_);
+                    {config_, spec_, feed_.tokenizer().to_json(), step, simd_target(), feed_.corpus().sha256},
+                    store_, optimizer_);
     saved_ = step;
     prune_checkpoints(out_, t_.keep_checkpoints);
   }
 
-  void write_manifest(const std::string& status) const {
-    Json m = manifest(config_, feed_.corpus(), store_.hash());
+  void write_manifest(const std::string& status) {
+    if (manifest_.is_null()) manifest_ = manifest(config_, feed_.corpus());
+    Json& m = manifest_;
+    m["params_hash"] = store_.hash();
     m["status"] = status;
     m["steps"] = step_;
     Json products = Json::array();
@@ -320,6 +347,7 @@ class Trainer {
   Config config_;
   const TrainConfig& t_;
   fs::path out_;
+  bool new_folder_;
   const TrainEvents& events_;
   fs::path resumed_, from_;
   std::vector<std::string> remarks_;
@@ -333,9 +361,10 @@ class Trainer {
   Validation validation_;
   std::vector<std::int32_t> x_, y_;
   std::vector<float> before_;  // parameters before a probed update
-  std::deque<double> last_;
+  RecentLoss recent_;
   TrainResult result_;
-  std::optional<RunLock> lock_;
+  Json manifest_;
+  std::optional<FolderLock> lock_;
   std::int64_t step_ = 0, trained_steps_ = 0, saved_ = -1;
   double trained_s_ = 0, eval_s_ = 0;
   bool validated_ = false;
@@ -368,23 +397,27 @@ TrainJob resume_job(const fs::path& run, const std::vector<std::string>& set) {
   const Config file = load_config(run / "config.toml");
   for (const auto& field : config_fields())
     if (!is_free(field.path()) && field.get(file) != field.get(info.config))
-      bad_input("{} = {} in {}/config.toml, but the run was made with {}; set it back, or start a new run with "
-                "`plumb train {}/config.toml --from {}`",
-                field.path(), field_text(field.get(file)), run.string(), field_text(field.get(info.config)), run.string(),
-                run.string());
+      bad_input(
+          "{} = {} in {}/config.toml, but the run was made with {}; set it back, or start a new run with "
+          "`plumb train {}/config.toml --from {}`",
+          field.path(), field_text(field.get(file)), run.string(), field_text(field.get(info.config)),
+          run.string(), run.string());
   for (const std::string& s : set) {
     Config changed = job.config;
     set_value(changed, s);
     for (const auto& field : config_fields())
       if (field.get(changed) != field.get(job.config) && !is_free(field.path()))
-        bad_input("{} cannot change when a run is resumed: the result would not be the run's; start a new one with "
-                  "`plumb train --from {} --set {}`", field.path(), run.string(), s);
+        bad_input(
+            "{} cannot change when a run is resumed: the result would not be the run's; start a new one with "
+            "`plumb train --from {} --set {}`",
+            field.path(), run.string(), s);
     job.config = std::move(changed);
   }
   return job;
 }
 
-TrainResult train(const TrainJob& job, const Components& components, const Corpus& corpus, const TrainEvents& events) {
+TrainResult train(const TrainJob& job, const Components& components, const Corpus& corpus,
+                  const TrainEvents& events) {
   return Trainer(job, components, corpus, events).run();
 }
 

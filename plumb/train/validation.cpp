@@ -43,7 +43,7 @@ double Validation::loss() {
   return sum / static_cast<double>(feed_.val_targets());
 }
 
-double Validation::loss(std::vector<double>& by_position) {
+double Validation::loss(std::vector<double>& by_position, const std::function<void(double)>& progress) {
   std::vector<double> sums(static_cast<std::size_t>(block_)), counts(sums.size());
   plan_.observe(true);
   for (std::int64_t at = 0; at < feed_.val_rows(); at += batch_) {
@@ -51,6 +51,9 @@ double Validation::loss(std::vector<double>& by_position) {
     plan_.loss(x_, y_, {0, at});
     by_position_.add_to(sums);
     for (std::size_t i = 0; i < y_.size(); ++i) counts[i % counts.size()] += y_[i] >= 0 ? 1 : 0;
+    if (progress)
+      progress(static_cast<double>(std::min(feed_.val_rows(), at + batch_)) /
+               static_cast<double>(feed_.val_rows()));
   }
   plan_.observe(false);
   double total = 0;

@@ -1,6 +1,7 @@
 // The loss over the whole validation split.
 #pragma once
 #include <array>
+#include <functional>
 
 #include "plumb/model/components.h"
 #include "plumb/plan/plan.h"
@@ -19,8 +20,9 @@ class Validation {
 
   /// Mean cross-entropy in nats over all targets.
   double loss();
-  /// The same, and the mean of each position of a row: item t over the targets that stand at t.
-  double loss(std::vector<double>& by_position);
+  /// The same, and the mean of each position of a row: item t over the targets that stand at t (NaN where
+  /// none does). `progress`: told the share that is done, from 0 to 1.
+  double loss(std::vector<double>& by_position, const std::function<void(double)>& progress = {});
   /// After a loss that is not finite: "; the first tensor that is not finite is …", or nothing.
   std::string first_non_finite();
   std::vector<Plan<float>::Part> memory() const { return plan_.memory(); }

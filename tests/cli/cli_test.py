@@ -1,67 +1,19 @@
-"""The command line as a person meets it: exit codes, one sentence for bad input, nothing written."""
+"""The command line as a person meets it: exit codes, answers, interruption. What it refuses is in bad_input_test.py."""
 
 import json
-import os
 import pathlib
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-PLUMB = os.environ.get("PLUMB_CLI", str(ROOT / "build" / os.environ.get("PLUMB_PRESET", "dev") / "plumb"))
-SMALL = ["--set", "model.n_layer=2", "--set", "model.d_model=32", "--set", "model.d_ff=32", "--set", "model.block_size=16",
-         "--set", "train.batch_size=8", "--set", "train.steps=20", "--set", "train.warmup=5", "--set", "data.corpus=LICENSE"]
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from rig import PLUMB, ROOT, plumb  # noqa: E402
+from rig import SMALL as LONGER  # noqa: E402
 
-
-def plumb(*args, cwd=ROOT):
-    return subprocess.run([PLUMB, *args], cwd=cwd, capture_output=True, text=True, timeout=120)
-
-
-class BadInput(unittest.TestCase):
-    def refused(self, sentence, *args, text=None):
-        with tempfile.TemporaryDirectory() as folder:
-            if text is not None:
-                path = pathlib.Path(folder) / "bad.toml"
-                path.write_bytes(text)
-                args = (*args, str(path))
-            run = plumb("train", *args, "--out", f"{folder}/run")
-            self.assertEqual(run.returncode, 2, run.stderr)
-            self.assertEqual(run.stdout, "")
-            self.assertEqual(len(run.stderr.strip().splitlines()), 1, run.stderr)
-            self.assertIn(sentence, run.stderr.replace(folder + "/", ""))
-            self.assertFalse(pathlib.Path(folder, "run").exists())
-
-    def test_sentences(self):
-        self.refused("unknown key", "--set", "train.learning=1")
-        self.refused("did you mean 'train.lr'", "--set", "train.lrr=1")
-        self.refused("bad.toml:2", text=b"[train]\nlr = 'much'\n")
-        self.refused("block_size", "--set", "model.block_size=0")
-        self.refused("n_head", "--set", "model.n_head=3", "--set", "data.corpus=LICENSE")
-        self.refused("unknown norm 'lyer'; did you mean 'layer'?", "--set", "model.norm=lyer", "--set", "data.corpus=LICENSE")
-        self.refused("unknown placement 'middle'", "--set", "model.placement=middle", "--set", "data.corpus=LICENSE")
-        self.refused("no-such-file.txt", "--set", "data.corpus=no-such-file.txt")
-        self.refused("two-lane", "--set", "model.residual=two-lane", "--set", "data.corpus=LICENSE")
-        self.refused("fixup", "--set", "init.scheme=fixup", "--set", "model.norm=layer", "--set", "data.corpus=LICENSE")
-
-    def test_a_corpus_that_is_too_short_or_no_text(self):
-        with tempfile.TemporaryDirectory() as folder:
-            short = pathlib.Path(folder, "short.txt")
-            short.write_text("abc")
-            self.refused("block", "--set", f"data.corpus={short}")
-            broken = pathlib.Path(folder, "broken.txt")
-            broken.write_bytes(b"good \xff bad" * 100)
-            self.refused("offset 5 belongs to no character", "--set", f"data.corpus={broken}")
-            empty = pathlib.Path(folder, "empty.txt")
-            empty.write_bytes(b"")
-            self.refused("empty", "--set", f"data.corpus={empty}")
-
-    def test_usage(self):
-        for args in ([], ["no-such-command"], ["train", "--no-such-flag"], ["bench"], ["corpus"]):
-            run = plumb(*args)
-            self.assertEqual(run.returncode, 2, args)
-            self.assertEqual(len(run.stderr.strip().splitlines()), 1, run.stderr)
+SMALL = [*LONGER, "--set", "train.steps=20"]
 
 
 class Train(unittest.TestCase):
@@ -164,6 +116,15 @@ class Answers(unittest.TestCase):
             self.assertIn(key, answer)
         self.assertGreater(answer["of_peak"], 0)
         self.assertLess(answer["of_peak"], 1)
+
+    def test_bench_probes_gives_an_interval(self):
+        run = plumb("bench", "probes", "--rounds", "2", "--json", *SMALL)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        answer = json.loads(run.stdout)
+        self.assertEqual((answer["pairs"], answer["every"]), (16, 25))
+        self.assertAlmostEqual(answer["share"], answer["probe_ms"] / (25 * answer["ms_per_step"]))
+        for bound, ms in zip(answer["share_interval"], answer["probe_ms_interval"], strict=True):
+            self.assertAlmostEqual(bound, ms / (25 * answer["ms_per_step"]))
 
 
 if __name__ == "__main__":

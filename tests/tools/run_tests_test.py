@@ -54,6 +54,34 @@ class RunTests(unittest.TestCase):
     def test_no_test_at_all_is_a_failure(self):
         self.assertEqual(self.printing("", 0)[:2], (1, "0 1\n"))
 
+    def run_file(self, text):
+        """Runs a Python test file; returns (exit status, tally, what was printed)."""
+        with tempfile.TemporaryDirectory() as folder:
+            file, tally = os.path.join(folder, "one_test.py"), os.path.join(folder, "tally")
+            pathlib.Path(file).write_text(text)
+            command = [sys.executable, str(ROOT / "tools/run_tests.py"), "python", file, "--tally", tally]
+            result = subprocess.run(command, capture_output=True, text=True)
+            return result.returncode, pathlib.Path(tally).read_text(), result.stdout
+
+    def test_a_file_runs_under_the_python_that_its_first_line_asks_for(self):
+        with tempfile.TemporaryDirectory() as folder:
+            other = os.path.join(folder, "python")
+            pathlib.Path(other).write_text(f'#!/bin/sh\nOTHER=yes exec {sys.executable} "$@"\n')
+            os.chmod(other, 0o755)
+            body = ("import os, unittest\nclass A(unittest.TestCase):\n"
+                    "    def test_one(self): self.assertEqual(os.environ.get('OTHER'), 'yes')\n"
+                    "    def test_two(self): self.fail('on purpose')\n"
+                    "    @unittest.skip('')\n    def test_three(self): pass\n")
+            code, tally, printed = self.run_file(f"# run_tests: {other}\n{body}")
+            self.assertEqual((code, tally), (1, "1 1\n"), printed)
+            self.assertIn("1 skipped", printed)
+            self.assertEqual(self.run_file(body)[:2], (1, "0 2\n"))
+
+    def test_a_file_whose_python_is_missing_or_breaks_is_a_failure(self):
+        for other in ("/nowhere/python", "/bin/false", "scripts/nowhere.sh"):
+            code, tally, _ = self.run_file(f"# run_tests: {other}\nimport unittest\n")
+            self.assertEqual((code, tally), (1, "0 1\n"), other)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -38,6 +38,15 @@ TEST(Crc32, GivesTheCheckValue) {
   EXPECT_EQ(crc32(""), 0U);
 }
 
+// RFC 3720, appendix B.4.
+TEST(Crc32c, GivesTheRfcsValues) {
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aaU);
+  EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62a8ab43U);
+  std::string up;
+  for (char c = 0; c < 32; ++c) up += c;
+  EXPECT_EQ(crc32c(up), 0x46dd794eU);
+}
+
 TEST(Trace, RowsAreWrittenAsDocumented) {
   const test::TempDir dir;
   Json config;

@@ -1,0 +1,34 @@
+// The middle of a few measurements, and how well it is known.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+namespace plumb {
+
+/// The median, and the k-th smallest and k-th largest values, which hold the distribution's median between
+/// them with a probability of at least 95 % whatever the distribution (the sign test's interval: the number
+/// of values below the median is binomial with p = 1/2). Takes 6 values or more; fewer cannot give 95 %, and
+/// then low and high are the extremes.
+struct Median {
+  double value, low, high;
+  explicit Median(std::vector<double> v) {
+    std::ranges::sort(v);
+    const std::size_t n = v.size();
+    value = (v[(n - 1) / 2] + v[n / 2]) / 2;
+    // The largest k with P(fewer than k of n fair coins are heads) <= 2.5 %.
+    std::size_t k = 0;
+    double term = std::pow(0.5, static_cast<double>(n)), below = term;
+    while (below <= 0.025) {
+      ++k;
+      term *= static_cast<double>(n - k + 1) / static_cast<double>(k);
+      below += term;
+    }
+    k = std::max<std::size_t>(k, 1);
+    low = v[k - 1];
+    high = v[n - k];
+  }
+};
+
+}  // namespace plumb

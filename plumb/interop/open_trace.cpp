@@ -1,0 +1,81 @@
+#include "plumb/interop/open_trace.h"
+
+#include <algorithm>
+
+#include "plumb/base/error.h"
+#include "plumb/base/files.h"
+#include "plumb/interop/tensorboard.h"
+#include "plumb/interop/text_log.h"
+
+namespace plumb {
+namespace fs = std::filesystem;
+namespace {
+
+// A log takes about 30 times its size in memory while it is read.
+constexpr std::uint64_t max_log_bytes = std::uint64_t{256} << 20;
+
+Trace finished(const ScalarLog& log, const std::string& producer, const fs::path& name) {
+  if (log.empty())
+    bad_input("{} holds no number by step; name a log of the loss, or a plumb trace", name.string());
+  return log.trace(producer);
+}
+
+std::vector<fs::path> event_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    if (it->is_regular_file(ignored) && it->path().filename().string().find("tfevents") != std::string::npos)
+      files.push_back(it->path());
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+Trace open_folder(const fs::path& folder) {
+  std::error_code ignored;
+  if (fs::exists(folder / "trace.jsonl", ignored)) return read_trace(folder / "trace.jsonl");
+  const auto files = event_files(folder);
+  if (files.empty())
+    bad_input(
+        "{} holds neither a trace.jsonl nor TensorBoard event files; `plumb runs` lists the runs there are",
+        folder.string());
+  ScalarLog log;
+  for (const fs::path& file : files) read_tensorboard(read_file(file, max_log_bytes), file.string(), log);
+  return finished(log, "TensorBoard", folder);
+}
+
+}  // namespace
+
+Trace open_trace(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) return open_folder(path);
+  const std::string bytes = read_file(path), name = path.string();
+  std::string_view text = bytes;
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos) bad_input("{} is empty; name a trace or a log", name);
+  text.remove_prefix(first);
+  if (text.substr(0, text.find('\n')).find("\"plumb-trace") != std::string_view::npos)
+    return parse_trace(bytes, name);
+  if (bytes.size() > max_log_bytes)
+    bad_input("{} is larger than the {} MB that a log may have; thin it out, or cut it in parts", name,
+              max_log_bytes >> 20);
+  ScalarLog log;
+  if (is_tensorboard(bytes)) {
+    read_tensorboard(bytes, name, log);
+    return finished(log, "TensorBoard", path);
+  }
+  if (text.starts_with('{') || text.starts_with('[')) {
+    read_json_log(text, name, log);
+    return finished(log, "JSON Lines", path);
+  }
+  if (text.find('\0') != std::string_view::npos)
+    bad_input(
+        "{} is no trace, TensorBoard event file, CSV file or JSON Lines; check that it is the right file",
+        name);
+  read_csv_log(text, name, log);
+  return finished(log, "CSV", path);
+}
+
+}  // namespace plumb

@@ -1,0 +1,118 @@
+"""Running somebody's model beside his training without leaving a trace in it: random state, buffers and gradients stay as they are."""
+import contextlib
+import random
+import sys
+import warnings
+
+import torch
+
+from .errors import TraceError
+
+
+depth = 0  # how many `isolated` are open
+
+
+def inside():
+    """Whether a forward pass is one of ours, which no trace counts or measures."""
+    return depth > 0
+
+
+@contextlib.contextmanager
+def isolated(root):
+    """Keeps the random state of Python, NumPy and PyTorch and the buffers of `root`, and sets them back at the end. Yields a function
+    that sets the random state back at once, so that two runs draw the same dropout."""
+    global depth
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1 and any(
+            isinstance(m, torch.nn.SyncBatchNorm) for m in root.modules()):
+        raise TraceError("a model with SyncBatchNorm cannot run on one process alone, so its structure stays unread; preflight it in "
+                         "a process of its own")
+    numpy = sys.modules.get("numpy")
+    cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
+    state = (random.getstate(), numpy and numpy.random.get_state(), torch.get_rng_state(),
+             torch.cuda.get_rng_state_all() if cuda else None)
+    buffers = [(b, b.detach().clone()) for b in root.buffers()]
+
+    def rewind():
+        random.setstate(state[0])
+        if numpy:
+            numpy.random.set_state(state[1])
+        torch.set_rng_state(state[2])
+        if cuda:
+            torch.cuda.set_rng_state_all(state[3])
+
+    depth += 1
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the model's: they would be ours, and hide those of the training itself
+            yield rewind
+    finally:
+        depth -= 1
+        rewind()
+        with torch.no_grad():
+            for buffer, kept in buffers:
+                if not torch.equal(buffer, kept):
+                    buffer.copy_(kept)
+
+
+@contextlib.contextmanager
+def uncompiled():
+    """Compiled modules run as written in here (from PyTorch 2.6 on; before, nothing is done)."""
+    stance = getattr(getattr(torch, "compiler", None), "set_stance", None)
+    with stance("force_eager") if stance else contextlib.nullcontext():
+        yield
+
+
+def unwrap(model):
+    """The user's own module inside of DistributedDataParallel, DataParallel and torch.compile."""
+    while True:
+        if isinstance(model, (torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel)):
+            model = model.module
+        elif hasattr(model, "_orig_mod"):
+            model = model._orig_mod
+        else:
+            return model
+
+
+def as_call(batch):
+    """(args, kwargs) of model(...) for a batch: a dict is keywords, a tuple or list is arguments, a tensor the only one."""
+    if isinstance(batch, dict) or hasattr(batch, "keys"):
+        return (), dict(batch)
+    if isinstance(batch, (tuple, list)):
+        return tuple(batch), {}
+    if isinstance(batch, torch.Tensor):
+        return (batch,), {}
+    raise TraceError(f"a batch is a tensor, a tuple of arguments or a dict of keywords, not {type(batch).__name__}; give what "
+                     "model(...) takes")
+
+
+def token_ids(args, kwargs):
+    """The first integer tensor of two dims (or one), `input_ids` before all others; None when there is none."""
+    named = [kwargs[name] for name in ("input_ids", "idx", "tokens") if name in kwargs]
+    whole = [t for t in (*named, *args, *kwargs.values()) if isinstance(t, torch.Tensor) and not t.is_floating_point()
+             and t.dtype != torch.bool and 1 <= t.dim() <= 2]
+    return next((t for t in whole if t.dim() == 2), whole[0] if whole else None)
+
+
+def cut(args, kwargs, samples=2, axis=0):
+    """The same call for the first samples of the batch, where all tensors agree on how many there are; else the call itself."""
+    ids = token_ids(args, kwargs)
+    if ids is None or ids.dim() < 2 or ids.shape[axis] <= samples:
+        return args, kwargs
+    size = ids.shape[axis]
+    tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor) and t.dim() > 0]
+    if any(t.dim() <= axis or t.shape[axis] != size for t in tensors):
+        return args, kwargs
+
+    def part(value):
+        return value.narrow(axis, 0, samples) if isinstance(value, torch.Tensor) and value.dim() > 0 else value
+
+    return tuple(part(a) for a in args), {key: part(value) for key, value in kwargs.items()}
+
+
+def replaced(args, kwargs, old, new):
+    """The call with tensor `new` where `old` was."""
+    def put(value):
+        return new if value is old else value
+
+    return tuple(put(a) for a in args), {key: put(value) for key, value in kwargs.items()}

@@ -1,0 +1,181 @@
+"""Checks of a model before it is trained, each of which has caught a real fault: `print(preflight(model, batch))`."""
+import dataclasses
+import math
+
+import torch
+import torch.nn.functional as F
+
+from . import facts
+from .errors import TraceError
+from .graph import tensors_in
+from .isolate import as_call, isolated, token_ids, uncompiled, unwrap
+from .structure import Mapping, inspect_batch
+
+LOSS_ABOVE, LOSS_BELOW = 0.6, 0.3  # nats around ln V: logits of standard deviation 1 cost about 0.5
+
+
+@dataclasses.dataclass
+class Check:
+    """One check. `ok` is None where it could not be made; then `value` says why."""
+    name: str
+    value: str
+    expected: str
+    ok: bool = None
+
+
+class Report:
+    """`checks`, `ok` (no check failed), `facts`; prints as a table."""
+
+    def __init__(self, checks, found):
+        self.checks, self.facts = checks, found
+
+    @property
+    def ok(self):
+        return all(check.ok is not False for check in self.checks)
+
+    def __str__(self):
+        words = {True: "ok", False: "FAILED", None: "not checked"}
+        rows = [("check", "found", "expected", ""), *((c.name, c.value, c.expected, words[c.ok]) for c in self.checks)]
+        widths = [max(len(row[i]) for row in rows) for i in range(3)]
+        return "\n".join("  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[3]]).rstrip() for row in rows)
+
+    __repr__ = __str__
+
+
+def preflight(model, batch, optimizer=None, *, blocks=None, embedding=None, head=None, tied=None, batch_first=None):
+    """Checks an untrained model on one batch: shapes, the initial loss against ln V, causality by changing later tokens and by gradient,
+    tying, gradients of every parameter, and which parameters the optimiser decays.
+
+    batch: what model(...) takes: token ids, a tuple such as (ids, targets), or a dict of keywords. The other arguments are those of
+    `attach`. Returns a Report; random state, buffers and gradients stay as they are. Raises TraceError when the batch cannot be run.
+    """
+    root = unwrap(model)
+    if not isinstance(root, torch.nn.Module):
+        raise TraceError(f"preflight takes a torch.nn.Module, not {type(model).__name__}; give it the model itself")
+    args, kwargs = as_call(batch)
+    try:
+        s, *small = inspect_batch(root, args, kwargs, Mapping(blocks, embedding, head, tied, batch_first))
+    except TraceError:
+        raise
+    except Exception as error:
+        return Report([Check("forward pass", f"{type(error).__name__}: {error}", "runs on the batch", False)], {})
+    found = facts.facts_of(s, root)
+    with isolated(root) as rewind:
+        changed, gradient = facts.causality(s, root, *small, rewind)
+    found["causal"] = False if False in (changed, gradient) else True if True in (changed, gradient) else facts.UNKNOWN
+    with isolated(root), torch.no_grad(), uncompiled():
+        output = root(*args, **kwargs)
+    checks = [shapes(s, found), initial_loss(s, output, args, kwargs),
+              causal("causal, by changing later tokens", changed), causal("causal, by gradient", gradient),
+              tying(found), gradients(s, root), decay(root, optimizer)]
+    s.drop_graph()
+    return Report(checks, found)
+
+
+def shapes(s, found):
+    ids, graph = tuple(s.ids.shape), s.graph
+    check = Check("shapes", "no logits were found", f"logits ({', '.join(map(str, ids))}, {s.vocab_size})")
+    if s.logits is None or s.vocab_size is None:
+        return check
+    logits = tuple(graph.tensors[s.logits].shape)
+    check.value = f"logits {logits}"
+    check.ok = logits[-1] == s.vocab_size and math.prod(logits[:-1]) == math.prod(ids)
+    streams = {tuple(graph.tensors[v].shape) for call in s.block_calls for v in call.outputs[:1] if graph.tensors[v].is_floating_point()}
+    if check.ok and len(streams) > 1:
+        check.value, check.ok = f"blocks give {sorted(streams)}", False
+        check.expected = "every block gives the shape that it takes"
+    return check
+
+
+def targets_of(ids, args, kwargs):
+    """Labels of the ids' shape among the arguments."""
+    for t in (kwargs.get("labels"), kwargs.get("targets"), *args, *kwargs.values()):
+        if isinstance(t, torch.Tensor) and t is not ids and t.dtype == torch.int64 and t.shape == ids.shape and not is_mask(t):
+            return t
+    return None
+
+
+def is_mask(t):
+    return bool(((t == 0) | (t == 1)).all()) or bool((t.reshape(-1, t.shape[-1])[0] == torch.arange(t.shape[-1], device=t.device)).all())
+
+
+def initial_loss(s, output, args, kwargs):
+    if s.vocab_size is None:
+        return Check("initial loss", "no vocabulary was found", "about ln V")
+    want = math.log(s.vocab_size)
+    check = Check("initial loss", "no loss and no logits were found", f"ln {s.vocab_size} = {want:.3f}, at most {LOSS_ABOVE} above")
+    own = next((t for t in tensors_in(output) if t.numel() == 1 and t.is_floating_point()), None)
+    if own is not None:
+        loss = float(own)
+    else:
+        ids, logits = token_ids(args, kwargs), s.logits_of(output)
+        if logits is None or logits.numel() != ids.numel() * s.vocab_size:
+            return check
+        targets = targets_of(ids, args, kwargs)
+        time = s.time_axis if ids.dim() == 2 else 0
+        logits = logits.float().reshape(*ids.shape, s.vocab_size)
+        if targets is None:
+            logits, targets = logits.narrow(time, 0, ids.shape[time] - 1), ids.narrow(time, 1, ids.shape[time] - 1)
+        loss = float(F.cross_entropy(logits.reshape(-1, s.vocab_size), targets.reshape(-1)))
+    check.value = f"{loss:.3f}"
+    check.ok = -LOSS_BELOW <= loss - want <= LOSS_ABOVE
+    return check
+
+
+def causal(name, answer):
+    return Check(name, {True: "no position sees a later token", False: "a position sees later tokens"}.get(answer, facts.UNKNOWN),
+                 "no position sees a later token", answer if isinstance(answer, bool) else None)
+
+
+def tying(found):
+    declared, tied = found["tied_declared"], found["tied"]
+    check = Check("tying", {True: "embedding and head are one tensor", False: "two tensors"}.get(tied, facts.UNKNOWN),
+                  {True: "one tensor, as declared", False: "two tensors, as declared"}.get(declared, "one tensor, or two of their own values"))
+    if isinstance(tied, bool):
+        check.ok = tied == declared if isinstance(declared, bool) else not found.get("tied_equal", False)
+        if found.get("tied_equal"):
+            check.value = "two tensors of equal values, which training will part"
+    return check
+
+
+def gradients(s, root):
+    """Every trainable parameter reaches the logits with finite numbers."""
+    check = Check("gradients", "no logits were found", "every trainable parameter has a finite one")
+    named = [(name, p) for name, p in root.named_parameters() if p.requires_grad]
+    if s.logits is None or not s.graph.tensors[s.logits].requires_grad:
+        return check
+    try:
+        logits = s.graph.tensors[s.logits].float()
+        loss = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), torch.zeros(logits.numel() // logits.shape[-1], dtype=torch.int64,
+                                                                                  device=logits.device))
+        found = torch.autograd.grad(loss, [p for _, p in named], allow_unused=True)
+    except Exception as error:
+        check.value = f"{type(error).__name__}: {error}"
+        return check
+    missing = [name for (name, _), g in zip(named, found) if g is None]
+    bad = [name for (name, _), g in zip(named, found) if g is not None and not bool(torch.isfinite(g).all())]
+    check.ok = not missing and not bad
+    check.value = (f"none reaches {', '.join(missing[:3])}" if missing else f"not finite: {', '.join(bad[:3])}" if bad
+                   else f"{len(named)} parameters have one")
+    return check
+
+
+def decay(root, optimizer):
+    """No weight decay on gains, biases and whatever has fewer than two dims; every trainable parameter in one group."""
+    check = Check("decay groups", "give optimizer= to check", "decay on parameters of two dims or more only; each in one group")
+    if optimizer is None:
+        return check
+    names = {id(p): name for name, p in root.named_parameters() if p.requires_grad}
+    seen = [id(p) for group in optimizer.param_groups for p in group["params"]]
+    decayed = [names[id(p)] for group in optimizer.param_groups if group.get("weight_decay", 0) for p in group["params"]
+               if p.dim() < 2 and id(p) in names]
+    absent = [name for i, name in names.items() if i not in seen]
+    twice = [name for i, name in names.items() if seen.count(i) > 1]
+    check.ok = not (decayed or absent or twice)
+    for what, which in (("decayed", decayed), ("in no group", absent), ("in two groups", twice)):
+        if which:
+            check.value = f"{what}: {', '.join(which[:3])}{' …' if len(which) > 3 else ''}"
+            break
+    else:
+        check.value = f"{len(names)} parameters, none of fewer than two dims is decayed"
+    return check

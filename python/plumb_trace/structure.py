@@ -1,0 +1,278 @@
+"""The parts of a decoder-like module, found by tracing one forward pass: embedding, blocks, their norms, logits and head."""
+import collections
+import dataclasses
+import re
+
+import torch
+
+from . import norms as norm_probe
+from .block import ATTENTION, Block, Reader, is_attention
+from .errors import TraceError
+from .graph import ADD, CARRY, PRODUCT, SCALE, Recorder, tensors_in
+from .isolate import cut, isolated, token_ids, uncompiled
+
+ELEMENTWISE = CARRY | SCALE | ADD | {"tanh"}
+
+
+@dataclasses.dataclass
+class Mapping:
+    """What the user says where tracing cannot tell. Paths are those of named_modules()."""
+    blocks: str = None  # the container of the blocks, "transformer.h"
+    embedding: str = None  # the token embedding
+    head: str = None  # the module that makes the logits
+    tied: bool = None  # whether the model is meant to share the embedding with the head
+    batch_first: bool = None  # ids are (batch, time); False: (time, batch)
+
+
+@dataclasses.dataclass
+class Structure:
+    """What was found; None or empty where it was not. Values are numbers of `graph`, which `drop_graph` lets go."""
+    mapping: Mapping
+    ids: torch.Tensor = None
+    n_token: int = 0
+    time_axis: int = 1
+    vocab_size: int = None
+    d_model: int = None
+    embedding: torch.Tensor = None  # the token embedding's weight
+    embedding_path: str = None
+    embedded: int = None  # the value that the lookup made
+    blocks: list = dataclasses.field(default_factory=list)  # [(path, module)]
+    block_calls: list = dataclasses.field(default_factory=list)
+    shapes: list = dataclasses.field(default_factory=list)  # a `Block` each
+    norm_sites: list = dataclasses.field(default_factory=list)  # per block: a module, an ordinal of a function, or None
+    logits: int = None
+    logits_at: int = None  # which tensor of the output the logits are
+    head_weight: torch.Tensor = None
+    head_path: str = None
+    head_input: int = None
+    graph: Recorder = None
+    norms: dict = None
+    hints: list = None
+
+    def logits_of(self, output):
+        """The logits in what the model returned, or None."""
+        if self.logits_at is None:
+            return None
+        found = list(tensors_in(output))
+        return found[self.logits_at] if self.logits_at < len(found) else None
+
+    def drop_graph(self):
+        """Lets the traced pass's tensors go."""
+        self.graph = self.norms = self.hints = self.ids = None
+        self.block_calls, self.shapes = [], []
+
+
+def inspect(root, args, kwargs, mapping, rewind):
+    """Traces root(*args, **kwargs) once, with gradients. Inside of `isolated`; `rewind` is what it yields."""
+    s = Structure(mapping)
+    ids = token_ids(args, kwargs)
+    if ids is None:
+        raise TraceError("the model's arguments have no tensor of token ids (whole numbers, two dims); give it one, or trace a part "
+                         "that takes ids")
+    rewind()
+    with torch.enable_grad(), uncompiled(), Recorder(root) as graph:
+        output = root(*args, **kwargs)
+    s.graph, s.ids = graph, ids
+    find_embedding(s, root)
+    s.time_axis = time_axis(s)
+    s.n_token = ids.shape[s.time_axis] if ids.dim() == 2 else ids.shape[0]
+    s.norms, s.hints = norm_probe.find(graph, s.d_model or 0)
+    rewind()
+    find_blocks(s, root)
+    find_logits(s, output)
+    find_head(s, root)
+    for call in s.block_calls:
+        source, out = stream_of(graph, call, s.d_model)
+        shape = Block()
+        if source is not None:
+            shape = Reader(graph, s.norms, source, out, call.begin, s.n_token).read()
+        s.shapes.append(shape)
+        s.norm_sites.append(norm_site(s, call, shape.attn_norm))
+    return s
+
+
+def inspect_batch(root, args, kwargs, mapping):
+    """(structure, args, kwargs of the first samples): `inspect` in isolation. The whole batch is traced where its start is refused."""
+    small = cut(args, kwargs, axis=1 if mapping.batch_first is False else 0)
+    with isolated(root) as rewind:
+        try:
+            return inspect(root, *small, mapping, rewind), *small
+        except TraceError:
+            raise
+        except Exception:
+            if small[0] is args:
+                raise
+    with isolated(root) as rewind:
+        return inspect(root, args, kwargs, mapping, rewind), args, kwargs
+
+
+def time_axis(s):
+    """Which axis of (two-dimensional) ids is time: the one that attention's squares are as long as."""
+    if s.mapping.batch_first is not None or s.ids.dim() < 2:
+        return 0 if s.mapping.batch_first is False or s.ids.dim() < 2 else 1
+    first, second = s.ids.shape
+    if first != second:
+        for node in s.graph.nodes:
+            if is_attention(s.graph, node, first) and node.name == "softmax":
+                return 0
+            if is_attention(s.graph, node, second) and node.name == "softmax":
+                return 1
+            if node.name == "scaled_dot_product_attention":
+                return 0 if s.graph.tensors[node.inputs[0]].shape[-2] == first else 1
+            if node.name == "multi_head_attention_forward":  # its inputs are (time, batch, features)
+                return 0 if s.graph.tensors[node.inputs[0]].shape[0] == first else 1
+    return 1
+
+
+def lookups(graph):
+    """(node, table, indices) of each embedding lookup."""
+    for node in graph.nodes:
+        tensors = [graph.tensors[i] for i in node.inputs]
+        if node.name == "embedding" and len(tensors) >= 2:
+            index, table = (0, 1) if not tensors[0].is_floating_point() else (1, 0)
+            yield node, node.inputs[table], node.inputs[index]
+        elif node.name in ("getitem", "index_select", "index") and len(tensors) == 2 and tensors[0].is_floating_point() and \
+                tensors[0].dim() == 2 and tensors[1].dtype in (torch.int32, torch.int64) and tensors[1].dim() >= 1:
+            yield node, node.inputs[0], node.inputs[1]
+
+
+def find_embedding(s, root):
+    graph, wanted = s.graph, s.mapping.embedding
+    if wanted is not None:
+        module_at(root, wanted, "embedding")
+    ids = graph.number.get(id(s.ids))
+    for node, table, indices in lookups(graph):
+        hit = node.path == wanted if wanted is not None else ids is not None and graph.follow(indices, CARRY) == ids
+        if hit:
+            s.embedded, s.embedding, s.embedding_path = node.outputs[-1], graph.tensors[graph.follow(table, CARRY)], node.path
+            s.vocab_size, s.d_model = graph.tensors[table].shape
+            return
+
+
+def module_at(root, path, what):
+    modules = dict(root.named_modules())
+    if path not in modules:
+        near = [p for p in modules if p.rpartition(".")[2] == path.rpartition(".")[2]] or [p for p in modules if p.count(".") < 2 and p]
+        raise TraceError(f"the model has no module '{path}' ({what}=); it has {', '.join(near[:8])}")
+    return modules[path]
+
+
+def stream_of(graph, call, d_model):
+    """(input, output) values of a block call: floating tensors of one shape whose last axis is the stream's; (None, None)."""
+    def fits(v):
+        t = graph.tensors[v]
+        return t.is_floating_point() and t.dim() >= 2 and (d_model is None or t.shape[-1] == d_model)
+
+    source = next((v for v in call.inputs if fits(v)), None)
+    if source is None:
+        return None, None
+    shape = graph.tensors[source].shape
+    out = next((v for v in call.outputs if fits(v) and graph.tensors[v].shape == shape and v != source), None)
+    return (source, out) if out is not None else (None, None)
+
+
+def find_blocks(s, root):
+    """The siblings of one class that hold an attention each; of several such groups the largest, then those in a list, then the
+    outermost. Without any visible attention, the siblings with most parameters."""
+    graph = s.graph
+    attention = [n.index for n in graph.nodes if is_attention(graph, n, s.n_token)]
+    times = collections.Counter(call.path for call in graph.calls)
+    groups = collections.defaultdict(list)
+    for call in graph.calls:
+        parent = call.path.rpartition(".")[0]
+        if call.path and times[call.path] == 1 and stream_of(graph, call, s.d_model)[0] is not None:
+            groups[parent, type(call.module)].append(call)
+            groups[parent, None].append(call)
+    modules = dict(root.named_modules())
+    if s.mapping.blocks is not None:
+        module_at(root, s.mapping.blocks, "blocks")
+        chosen = groups.get((s.mapping.blocks, None))
+        if not chosen:
+            raise TraceError(f"blocks='{s.mapping.blocks}' holds no module that takes and gives the stream; name the list of blocks")
+        return set_blocks(s, chosen)
+
+    def holds_attention(call):
+        return any(call.begin <= i < call.end for i in attention)
+
+    ranked = []
+    for (parent, kind), calls in groups.items():
+        in_list = isinstance(modules.get(parent), (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict))
+        if kind is None and not (in_list and all(holds_attention(c) for c in calls)):
+            continue
+        with_attention = [c for c in calls if holds_attention(c)]
+        weight = sum(p.numel() for c in calls for p in c.module.parameters())
+        if with_attention:
+            ranked.append(((1, len(with_attention), in_list, -parent.count("."), kind is None), with_attention))
+        elif not attention and len(calls) > 1:
+            ranked.append(((0, weight, in_list, -parent.count("."), False), calls))
+    if ranked:
+        set_blocks(s, max(ranked, key=lambda r: r[0])[1])
+
+
+def set_blocks(s, calls):
+    s.block_calls = sorted(calls, key=lambda c: c.begin)
+    s.blocks = [(c.path, c.module) for c in s.block_calls]
+
+
+def find_logits(s, output):
+    """The output's tensor over the vocabulary; where the model returns none, what its cross-entropy read."""
+    graph = s.graph
+    best = None
+    for at, tensor in enumerate(tensors_in(output)):
+        value = graph.number.get(id(tensor))
+        if value is None or not tensor.is_floating_point() or tensor.dim() < 2:
+            continue
+        score = (tensor.shape[-1] == s.vocab_size, tensor.shape[-1] != s.d_model, tensor.numel())
+        if (score[0] or score[1]) and (best is None or score > best[0]):
+            best = (score, at, value)
+    if best:
+        _, s.logits_at, s.logits = best
+        return
+    for node in graph.nodes:
+        if node.name == "cross_entropy":
+            s.logits = graph.follow(node.inputs[0], CARRY)
+
+
+def find_head(s, root):
+    """The product that made the logits, and its weight: back through what acts on each element."""
+    if s.logits is None:
+        return
+    graph, value, memo = s.graph, s.logits, {}
+    sources = {s.embedded} if s.embedded is not None else set()
+    node = graph.producer[value]
+    while node is not None and node.name in ELEMENTWISE and node.inputs:
+        moving = [i for i in node.inputs if graph.descends(i, sources, 0, memo)] or node.inputs[:1]
+        node = graph.producer[moving[0]]
+    if node is None or node.name not in PRODUCT:
+        return
+    s.head_path = node.path
+    moving = [i for i in node.inputs if graph.descends(i, sources, 0, memo)]
+    still = [i for i in node.inputs if i not in moving]
+    if len(moving) == 1:
+        s.head_input = moving[0]
+    weights = [graph.tensors[graph.follow(i, CARRY)] for i in still]
+    weights = [w for w in weights if w.dim() == 2]
+    if len(weights) == 1:
+        s.head_weight = weights[0]
+    if s.mapping.head is not None:
+        weight = getattr(module_at(root, s.mapping.head, "head"), "weight", None)
+        s.head_path, s.head_weight = s.mapping.head, weight if weight is not None else s.head_weight
+
+
+def norm_site(s, call, norm):
+    """How a probed step finds the attention branch's norm: its module, or the how-manieth norm function of the block it is."""
+    if norm is None:
+        return None
+    if norm.module is not None:
+        return norm.module
+    node = s.graph.producer[next(v for v, n in s.norms.items() if n is norm)]
+    same = [n for n in s.graph.nodes[call.begin:call.end] if n.name in norm_probe.FUNCTIONS]
+    return same.index(node)
+
+
+def common(paths):
+    """The container of numbered siblings: "h.0", "h.1" are in "h"."""
+    return re.sub(r"\.?[^.]+$", "", paths[0]) if paths else ""
+
+
+__all__ = ["ATTENTION", "Mapping", "Structure", "inspect", "inspect_batch"]
