@@ -47,10 +47,10 @@ EVERYWHERE = {"plumb/version.h"}
 
 # Headers of others that only one folder may see, because we hide them behind a header of our own.
 HIDDEN = {"oneapi/": "kernel", "dnnl": "kernel", "CLI/": "cli", "toml++/": "config", "nlohmann/": "base",
-          "openssl/": "base"}
+          "openssl/": "base", "Eigen/": "interop"}
 
 # Headers that cost seconds to compile: at most this many files under plumb/ include each.
-COSTLY = {"CLI/": 1, "toml++/": 1, "nlohmann/": 1, "boost/math": 1}
+COSTLY = {"CLI/": 1, "toml++/": 1, "nlohmann/": 1, "boost/math": 1, "Eigen/": 1}
 
 # Standard headers that we do not use, and why.
 BANNED = {"ranges": "clang 14, which the fuzzers and clang-tidy use, cannot compile it"}

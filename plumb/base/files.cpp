@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <system_error>
+#include <utility>
 
 #include "plumb/base/error.h"
 
@@ -118,6 +119,39 @@ std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes
   }
   bytes.resize(used);
   return bytes;
+}
+
+FileReader::FileReader(const std::filesystem::path& path) : name_(path.string()) {
+  // Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.fd < 0) bad_input("cannot read {}: {}", name_, reason_of(errno));
+  struct stat info {};
+  if (::fstat(file.fd, &info) != 0) bad_input("cannot read {}: {}", name_, reason_of(errno));
+  if (S_ISDIR(info.st_mode)) bad_input("cannot read {}: {}", name_, reason_of(EISDIR));
+  if (!S_ISREG(info.st_mode)) bad_input("{} is no regular file; name one", name_);
+  size_ = static_cast<std::uint64_t>(info.st_size);
+  fd_ = std::exchange(file.fd, -1);
+}
+
+FileReader::~FileReader() { ::close(fd_); }
+
+void FileReader::read(std::uint64_t offset, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const ssize_t n = ::pread(fd_, out.data(), std::min<std::size_t>(out.size(), std::size_t{1} << 30),
+                              static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) bad_input("cannot read {}: {}", name_, reason_of(errno));
+    if (n == 0)
+      bad_input("{} ends before byte {}; it is cut off, get it again", name_, offset + out.size());
+    offset += static_cast<std::uint64_t>(n);
+    out = out.subspan(static_cast<std::size_t>(n));
+  }
+}
+
+std::string FileReader::read_text(std::uint64_t offset, std::uint64_t bytes) const {
+  std::string text(bytes, '\0');
+  read(offset, std::as_writable_bytes(std::span(text.data(), text.size())));
+  return text;
 }
 
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes) {

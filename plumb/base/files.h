@@ -1,6 +1,7 @@
 // Files, read and written whole. A file written here is either complete or not there: a crash or a full disk
 // in the middle leaves the old one untouched.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -11,6 +12,28 @@ namespace plumb {
 
 /// The bytes of a file. bad_input when it is missing, a directory, unreadable, or larger than `max_bytes`.
 std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes = UINT64_MAX);
+
+/// A regular file that is read in pieces, wherever one likes.
+class FileReader {
+ public:
+  /// bad_input when it is missing, unreadable, or no regular file (a pipe or a device has no size and no end).
+  explicit FileReader(const std::filesystem::path& path);
+  ~FileReader();
+  FileReader(const FileReader&) = delete;
+  FileReader& operator=(const FileReader&) = delete;
+
+  const std::string& name() const { return name_; }
+  /// In bytes, when it was opened.
+  std::uint64_t size() const { return size_; }
+  /// Fills `out` with the bytes from `offset` on; bad_input when the file ends before.
+  void read(std::uint64_t offset, std::span<std::byte> out) const;
+  std::string read_text(std::uint64_t offset, std::uint64_t bytes) const;
+
+ private:
+  std::string name_;
+  std::uint64_t size_ = 0;
+  int fd_ = -1;
+};
 
 /// Writes a temporary file beside `path`, syncs it and renames it over `path`. bad_input when any of this does
 /// not work (a full disk is called that); the temporary file is then removed.

@@ -116,7 +116,8 @@ struct Writer {
 // Builds our value from nlohmann's events, which come without recursion: deep input cannot exhaust the stack.
 class Reader : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Reader(std::string_view name, std::size_t max_depth) : name_(name), max_depth_(max_depth) {}
+  Reader(std::string_view name, std::size_t max_depth, std::size_t max_values)
+      : name_(name), max_depth_(max_depth), max_values_(max_values) {}
 
   Json result() { return std::move(root_); }
 
@@ -171,6 +172,9 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     return add(std::move(done));
   }
   bool add(Json value) {
+    if (++values_ > max_values_)
+      bad_input("{} has more than {} values, which is the most that is read here; check that it is the right file",
+                name_, max_values_);
     if (open_.empty()) {
       root_ = std::move(value);
     } else if (open_.back().is_array()) {
@@ -182,7 +186,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   std::string_view name_;
-  std::size_t max_depth_;
+  std::size_t max_depth_, max_values_, values_ = 0;
   Json root_;
   std::vector<Json> open_;         // containers not finished yet, outermost first
   std::vector<std::string> keys_;  // the last key of each
@@ -286,8 +290,9 @@ std::string Json::dump(int indent) const {
   return out;
 }
 
-Json Json::parse(std::string_view text, std::string_view name, std::size_t max_depth) {
-  Reader reader(name, max_depth);
+Json Json::parse(std::string_view text, std::string_view name, std::size_t max_depth,
+                 std::size_t max_values) {
+  Reader reader(name, max_depth, max_values);
   nlohmann::json::sax_parse(text.begin(), text.end(), &reader);
   return reader.result();
 }

@@ -81,9 +81,11 @@ class Json {
   std::string dump(int indent = -1) const;
 
   /// Reads one JSON text. `name` is what errors call it (a path). bad_input with the byte offset on a syntax
-  /// error, bad UTF-8, a key that appears twice in one object, or nesting deeper than `max_depth`. Integers
-  /// outside int64 become doubles.
-  static Json parse(std::string_view text, std::string_view name, std::size_t max_depth = 64);
+  /// error, bad UTF-8, a key that appears twice in one object, nesting deeper than `max_depth`, or more than
+  /// `max_values` values (a value takes some forty bytes here and may take two in the text). Integers outside
+  /// int64 become doubles.
+  static Json parse(std::string_view text, std::string_view name, std::size_t max_depth = 64,
+                    std::size_t max_values = SIZE_MAX);
 
  private:
   std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> v_;

@@ -64,6 +64,13 @@ void eval_options(CLI::App& sub, Flags& f) {
                  "lengths to evaluate at: 64,128,256 (the run's own when not given)");
 }
 
+void inspect_options(CLI::App& sub, Flags& f) {
+  sub.add_flag("--no-weights", f.no_weights, "answer from config, names and shapes alone");
+  sub.add_option("--spectrum", f.spectrum,
+                 "matrices whose smaller side is at most this get their spectrum; 0: none")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{16384}));
+}
+
 void runs_options(CLI::App& sub, Flags& f) {
   sub.add_option("--out", f.out, "the folder that holds the runs (runs)");
   sub.add_flag("--force", f.force, "rm: also runs that are unfinished");
@@ -96,6 +103,16 @@ constexpr Command commands[] = {
     {"profile", "The residual stream layer by layer: activations, gradients, entropy; theory beside it.",
      "plumb profile my.toml\n  plumb profile runs/first", "CONFIG|RUN|CHECKPOINT",
      "what to look at; without one, the defaults", profile_command},
+    {"inspect",
+     "Somebody else's model: the seven questions, answered from config, names, shapes and weights; nothing "
+     "in it "
+     "is run.",
+     "plumb inspect path/to/model\n  plumb inspect model.safetensors.index.json --no-weights\n  plumb "
+     "inspect "
+     "ckpt.pt --json",
+     "CHECKPOINT [CONFIG]",
+     "a folder, .safetensors, .bin, .pt, an index or a config.json; and a config, when it is not beside it",
+     inspect_command, inspect_options, false},
     {"compare", "Runs side by side: curves, last values, and what differs in their configs.",
      "plumb compare runs/pre runs/post", "RUN",
      "two runs or more: run folders, traces, or other trainers' logs (TensorBoard, CSV, JSON Lines)",

@@ -28,6 +28,9 @@ struct Flags {
   std::int64_t seed = 0;
   // eval
   std::string block_sizes;  // "64,128,256"
+  // inspect
+  bool no_weights = false;
+  std::int64_t spectrum = 1024;
   // runs
   bool force = false;
 };
@@ -55,6 +58,7 @@ int resume_command(const Flags&);
 int sample_command(const Flags&);
 int eval_command(const Flags&);
 int profile_command(const Flags&);
+int inspect_command(const Flags&);
 int compare_command(const Flags&);
 int runs_command(const Flags&);
 int init_command(const Flags&);

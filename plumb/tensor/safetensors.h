@@ -6,15 +6,23 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
+#include "plumb/base/files.h"
+
 namespace plumb {
 
-enum class StoredType : std::uint8_t { f64, f32, i64, i32 };
+/// The element types of the format. Tensors are written here as one of the first four, and read whole as one of
+/// these; read_tensor_index knows all of them.
+enum class StoredType : std::uint8_t {
+  f64, f32, i64, i32,
+  f16, bf16, i16, i8, u64, u32, u16, u8, boolean, f8_e4m3, f8_e5m2, f8_e8m0
+};
 
 template <class T>
 constexpr StoredType stored_type() {
@@ -30,8 +38,14 @@ constexpr StoredType stored_type() {
   }
 }
 
-/// "F64", "F32", "I64", "I32".
+/// "F64", "F32", "BF16", "BOOL" …, as the format spells them.
 std::string_view stored_type_name(StoredType type);
+/// Bytes of one element.
+std::size_t stored_type_bytes(StoredType type);
+/// Bytes of a tensor, or nothing when a size is negative or the product does not fit 63 bits.
+std::optional<std::uint64_t> stored_bytes(StoredType type, const std::vector<std::int64_t>& shape);
+/// "[3, 4]"
+std::string shape_text(const std::vector<std::int64_t>& shape);
 
 /// What is to be written: borrowed bytes.
 struct TensorView {
@@ -88,7 +102,25 @@ void save_tensors(const std::filesystem::path& path, std::span<const TensorView>
 /// otherwise.
 TensorFile load_tensors(const std::filesystem::path& path);
 
-/// The same for bytes in memory; `name` is what errors call them.
+/// What a header says of one tensor, of any type.
+struct TensorExtent {
+  std::string name;
+  StoredType type = StoredType::f32;
+  std::vector<std::int64_t> shape;
+  std::uint64_t begin = 0, end = 0;  // bytes of the file
+};
+
+struct TensorIndex {
+  std::string name;                             // the path, for errors
+  std::map<std::string, std::string> metadata;  // `__metadata__` as it is
+  std::vector<TensorExtent> tensors;            // in the order of their bytes
+};
+
+/// Reads the header alone, and checks it as load_tensors does. What it takes is bounded by the format's limit on
+/// headers (100 MB) and by two million JSON values, whatever the file claims.
+TensorIndex read_tensor_index(const FileReader& file);
+
+/// load_tensors for bytes in memory; `name` is what errors call them.
 TensorFile parse_tensors(std::string_view bytes, std::string_view name);
 
 }  // namespace plumb

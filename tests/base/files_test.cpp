@@ -56,5 +56,17 @@ TEST(Files, SayWhatIsWrong) {
   EXPECT_EQ(reason_of(ENOSPC), "the disk is full; free some space and try again");
 }
 
+TEST(Files, AreReadInPieces) {
+  const test::TempDir dir;
+  write_file_atomic(dir / "f", "0123456789");
+  const FileReader file(dir / "f");
+  EXPECT_EQ(file.size(), 10U);
+  EXPECT_EQ(file.read_text(3, 4), "3456");
+  EXPECT_EQ(file.read_text(10, 0), "");
+  EXPECT_EQ(test::error_text([&] { file.read_text(8, 3); }), (dir / "f").string() + " ends before byte 11; it is cut off, get it again");
+  EXPECT_TRUE(test::error_text([&] { FileReader{dir.path}; }).ends_with("it is a directory; name a file"));
+  EXPECT_EQ(test::error_text([] { FileReader{"/dev/null"}; }), "/dev/null is no regular file; name one");
+}
+
 }  // namespace
 }  // namespace plumb

@@ -87,5 +87,11 @@ TEST(Json, AccessorsNameThePlace) {
   EXPECT_EQ(json.find("lr"), nullptr);
 }
 
+TEST(Json, ReadsNoMoreValuesThanItIsTold) {
+  EXPECT_EQ(Json::parse("[1,2,3]", "x", 8, 4).size(), 3U);  // three numbers and their array
+  EXPECT_EQ(test::error_text([] { Json::parse("[1,2,3]", "x", 8, 3); }),
+            "x has more than 3 values, which is the most that is read here; check that it is the right file");
+}
+
 }  // namespace
 }  // namespace plumb

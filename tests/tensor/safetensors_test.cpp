@@ -146,6 +146,22 @@ TEST(Safetensors, RefuseGapsOverlapsAndLeftovers) {
       "the header of x has the key \"a\" twice in one object; leave one of them out");
 }
 
+// An index has every type of the format, with offsets into the file; nothing behind the header is read.
+TEST(Safetensors, AnIndexSaysWhereTensorsLie) {
+  const test::TempDir dir;
+  const std::string header =
+      R"({"a":{"dtype":"BF16","shape":[2,3],"data_offsets":[0,12]},"b":{"dtype":"F8_E4M3","shape":[5],"data_offsets":[12,17]}})";
+  write_file_atomic(dir / "x", file_of(header, std::string(17, 'x')));
+  const TensorIndex index = read_tensor_index(FileReader(dir / "x"));
+  ASSERT_EQ(index.tensors.size(), 2U);
+  EXPECT_EQ(index.tensors[0].begin, 8 + header.size());
+  EXPECT_EQ(stored_type_name(index.tensors[0].type), "BF16");
+  EXPECT_EQ(index.tensors[0].shape, (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ(index.tensors[1].begin, 8 + header.size() + 12);
+  EXPECT_EQ(index.tensors[1].end, 8 + header.size() + 17);
+  EXPECT_EQ(stored_type_bytes(index.tensors[1].type), 1U);
+}
+
 TEST(Safetensors, RefuseToWriteWhatCannotBeRead) {
   const test::TempDir dir;
   const std::string x = (dir / "x").string();

@@ -1,0 +1,103 @@
+// What Hugging Face's config.json and an architecture's own code say about a model, as data: one row an
+// architecture. The rows are read off the modelling files of transformers 4.x
+// (src/transformers/models/<model_type>).
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "plumb/base/json.h"
+#include "plumb/interop/tensor_names.h"
+
+namespace plumb {
+
+/// How q, k and v lie in one matrix, by output channel.
+enum class FusedLayout : std::uint8_t {
+  none,
+  concat,    // all of q, all of k, all of v
+  per_head,  // q, k, v of head 0, then of head 1, …
+  grouped    // the queries of a group, its key, its value, then the next group
+};
+
+/// How an architecture decides where its norms stand.
+enum class PlacementRule : std::uint8_t {
+  pre,
+  sandwich,
+  post_branch,
+  parallel,
+  opt,
+  falcon,
+  gpt_neox,
+  stablelm
+};
+
+enum class QkRule : std::uint8_t {
+  none,
+  rms,           // one gain of head_dim for all heads
+  rms_all,       // over all heads together
+  layer_if_set,  // LayerNorm when the config's qk_layernorm is true
+};
+
+struct Architecture {
+  std::string_view model_type;
+  PlacementRule placement;
+  std::string_view norm;      // layer, rms
+  std::string_view position;  // rope, learned, alibi; "" where the config says
+  QkRule qk = QkRule::none;
+  FusedLayout fused = FusedLayout::none;
+  bool gated = false;
+  std::string_view activation;       // when the config has no key for it
+  double eps = 1e-5;                 // likewise
+  bool tied = false;                 // likewise
+  bool plus_one = false;             // gains are stored as w and applied as 1 + w
+  bool scaled_init = false;          // its own initialisation scales what writes to the residual stream
+  std::int64_t position_offset = 0;  // rows of the position table before the first position
+};
+
+/// The row of a model_type (or of an older name of it), or nullptr.
+const Architecture* find_architecture(std::string_view model_type);
+/// All rows.
+std::span<const Architecture> architectures();
+
+/// The row whose tensor names these are and no other's that we know, or nullptr. Only architectures with
+/// names of their own can be found: llama, mistral, qwen2 and gemma share theirs.
+const Architecture* architecture_of_names(const TensorMap& map);
+
+/// A config with the several names that its keys have.
+class HfConfig {
+ public:
+  HfConfig() = default;
+  /// `config` may be null; a nested text_config is what counts in it.
+  explicit HfConfig(const Json& config);
+
+  explicit operator bool() const { return !config_.is_null(); }
+  std::string model_type() const;
+
+  struct Number {
+    std::string key;
+    std::int64_t value;
+  };
+  /// The first of the names of a quantity that is there and an integer.
+  std::optional<Number> n_layer() const, d_model() const, n_head() const, n_kv_head() const, d_head() const,
+      d_ff() const, block_size() const, vocab_size() const;
+  struct Real {
+    std::string key;
+    double value;
+  };
+  std::optional<Real> eps() const, init_std() const;
+  std::optional<bool> flag(std::string_view key) const;
+  std::optional<std::string> text(std::string_view key) const;
+  /// The first of the activation keys that is a text.
+  std::optional<std::pair<std::string, std::string>> activation() const;
+  /// Whether the key is there and not null.
+  bool has(std::string_view key) const;
+
+ private:
+  std::optional<Number> integer(std::initializer_list<std::string_view> keys) const;
+  std::optional<Real> real(std::initializer_list<std::string_view> keys) const;
+  Json config_;
+};
+
+}  // namespace plumb

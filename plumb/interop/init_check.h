@@ -1,0 +1,26 @@
+// Were the matrices that write to the residual stream drawn smaller by 1/√(2·n_layer)? Only weights that
+// still look drawn can tell.
+#pragma once
+#include <string>
+
+#include "plumb/interop/weight_stats.h"
+
+namespace plumb {
+
+struct InitCheck {
+  enum class Verdict { scaled, plain, both, trained, nothing };
+  Verdict verdict = Verdict::nothing;
+  std::string because;
+};
+
+/// Six ways of drawing are tried on the matrices of the layers: one std for all, std ∝ 1/√fan_in, and std ∝
+/// 1/√(fan_in + fan_out), each without and with 1/√(2·n_layer) on attention output and FFN output. One number
+/// (the overall std) is fitted, weighted by elements; a way fits when each matrix's std lies within
+/// max(5/√(2n), 1 %) of it and each mean within 5/√n stds of zero. A std from n normal draws has a relative
+/// sampling error of 1/√(2n) (a uniform distribution's is smaller), so five of these make a false alarm less
+/// likely than 1e-4 for two hundred matrices; 1 % is for rounding to bf16 and truncated draws. The two kinds
+/// differ by at least √2 (one layer), which is thirty times that. No way fits: the weights were trained, or
+/// drawn in another way.
+InitCheck check_init(const WeightStats& stats, std::int64_t n_layer);
+
+}  // namespace plumb

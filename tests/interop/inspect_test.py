@@ -1,0 +1,320 @@
+"""`plumb inspect` against the truth: tiny checkpoints of every architecture, statistics against independent ones, warnings."""
+
+import array
+import json
+import math
+import os
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import tiny_checkpoints as tiny  # noqa: E402
+
+PLUMB = os.environ.get("PLUMB_CLI", str(ROOT / "build" / os.environ.get("PLUMB_PRESET", "dev") / "plumb"))
+
+
+def run(*args, timeout=120):
+    return subprocess.run([PLUMB, *map(str, args)], cwd=ROOT, capture_output=True, text=True, timeout=timeout)
+
+
+def inspect(*args):
+    done = run("inspect", *args, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def case(name):
+    return next(c for c in tiny.CASES if c.name == name)
+
+
+class InAFolder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def expect(self, answer, truth, what=None):
+        self.assertEqual({k: answer[k] for k in truth}, truth, f"{what}: {answer['evidence']}")
+
+
+class Architectures(InAFolder):
+    def test_every_answer_is_the_truth_and_has_its_evidence(self):
+        for c in tiny.CASES:
+            with self.subTest(c.name):
+                answer = inspect(tiny.write_case(self.folder / c.name, c))
+                self.expect(answer, c.truth, c.name)
+                for key in c.truth:
+                    self.assertTrue(answer["evidence"][key], key)
+                if not c.name.startswith("unknown-names"):
+                    self.assertEqual(answer["warnings"], [])
+                    self.assertEqual(answer["n_layer"], tiny.L)
+                    self.assertEqual(answer["d_model"], tiny.D)
+
+    def test_a_config_alone_gives_the_same_answers_where_it_can(self):
+        for c in tiny.CASES:
+            if c.config is None or c.name.startswith("unknown"):
+                continue
+            with self.subTest(c.name):
+                file = self.folder / "config.json"
+                file.write_text(json.dumps(c.config))
+                # Weights alone could tell how they were drawn; GPT-2's code says it.
+                scaled = "yes" if c.config["model_type"] == "gpt2" else "unknown"
+                self.expect(inspect(file), {**c.truth, "scaled_init": scaled}, c.name)
+
+    def test_what_nothing_decides_is_unknown(self):
+        file = self.folder / "config.json"
+        file.write_text(json.dumps({"model_type": "mystery", "hidden_size": 8}))
+        answer = inspect(file)
+        for key in ("placement", "norm", "scaled_init", "position", "attention", "ffn", "qk_norm"):
+            self.assertEqual(answer[key], "unknown", key)
+        self.assertIsNone(answer["final_norm"])
+        self.assertIsNone(answer["tied"])
+
+    def test_shards_are_one_model_and_a_single_shard_proves_no_absence(self):
+        c = case("llama")
+        folder = tiny.write_shards(self.folder / "sharded", c)
+        for what in (folder, folder / "model.safetensors.index.json"):
+            self.expect(inspect(what), c.truth)
+        first = inspect(folder / "model-00001-of-00003.safetensors")
+        self.assertTrue(any("one shard of several" in n for n in first["notes"]))
+        self.assertTrue(first["final_norm"])  # by the architecture: the tensor may be in another shard
+        self.assertEqual(first["warnings"], [])
+
+    def test_half_precision_files(self):
+        for dtype in ("BF16", "F16"):
+            self.expect(inspect(tiny.write_case(self.folder / dtype, case("llama"), dtype)), tiny.LLAMA_TRUTH, dtype)
+
+    def test_nanogpt(self):
+        answer = inspect(tiny.write_nanogpt(self.folder / "ckpt.pt"))
+        self.expect(answer, tiny.NANOGPT_TRUTH)
+        self.assertEqual(answer["architecture"], "nanogpt")
+        self.assertIn("one storage", answer["evidence"]["tied"])
+        self.assertIn("fresh draw", answer["evidence"]["scaled_init"])
+        self.assertEqual(answer["warnings"], [])
+
+    def test_torch_state_dict_in_the_file_of_transformers(self):
+        c = case("opt")
+        tensors = tiny.tensors_of(c)
+        (self.folder / "config.json").write_text(json.dumps(c.config))
+        tiny.write_archive(self.folder / "pytorch_model.bin", tiny.state_dict_opcodes(tensors),
+                           {str(i): values.tobytes() for i, (_, values) in enumerate(tensors.values())})
+        self.expect(inspect(self.folder), c.truth)
+
+    def test_our_own_run(self):
+        small = [s for pair in ("n_layer=2", "d_model=32", "n_head=2", "d_ff=32", "block_size=16") for s in ("--set", "model." + pair)]
+        train = run("train", *small, "--set", "model.placement=post", "--set", "model.norm=rms", "--set", "train.steps=2", "--set", "data.corpus=LICENSE",
+                    "--out", self.folder / "run")
+        self.assertEqual(train.returncode, 0, train.stderr)
+        answer = inspect(self.folder / "run")
+        self.expect(answer, {"placement": "post", "norm": "rms", "final_norm": False, "scaled_init": "yes", "position": "learned", "attention": "mha",
+                             "ffn": "gelu", "qk_norm": "none", "tied": True, "architecture": "plumb"})
+        self.assertEqual(answer["warnings"], [])
+
+
+class Words(InAFolder):
+    def test_tables_for_people(self):
+        done = run("inspect", tiny.write_case(self.folder / "m", case("gpt2")))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"where do the norms stand\? +pre +each layer has ln_1, ln_2")
+        self.assertRegex(done.stdout, r"attn_out +0\.00\d+ +0\.008165 +(0\.9|1\.0)")  # 0.02 / sqrt(6)
+        self.assertEqual(len(re.findall(r"^ +[012]  [#.]{12} ", done.stdout, re.M)), tiny.L)
+
+    def test_without_weights(self):
+        answer = inspect(tiny.write_case(self.folder / "m", case("llama")), "--no-weights")
+        self.assertEqual(answer["scaled_init"], "unknown")
+        self.assertEqual(answer["layers"], [])
+
+
+class Warnings(InAFolder):
+    def warnings(self, name, config=None, tensors=None):
+        c = case(name)
+        all_tensors = {k: v for k, v in {**c.tensors, **(tensors or {})}.items() if v is not None}
+        changed = tiny.Case(name, {**c.config, **(config or {})}, all_tensors, None, scaled=c.scaled, zero_gain=c.zero_gain)
+        folder = self.folder / str(random.random())
+        answer = inspect(tiny.write_case(folder, changed))
+        self.assertTrue(all(w.endswith(".") for w in answer["warnings"]), answer["warnings"])
+        return answer, " ".join(answer["warnings"])
+
+    def test_a_head_that_is_stored_although_tied(self):
+        answer, words = self.warnings("gpt2", tensors={"lm_head.weight": (tiny.V, tiny.D)})
+        self.assertIs(answer["tied"], False)
+        self.assertIn("the bytes of transformer.wte.weight and lm_head.weight differ", words)
+
+        c = case("gpt2")
+        tensors = tiny.tensors_of(c)
+        tensors["lm_head.weight"] = tensors["transformer.wte.weight"]
+        (self.folder / "config.json").write_text(json.dumps(c.config))
+        (self.folder / "model.safetensors").write_bytes(tiny.safetensors_bytes(tensors))
+        answer = inspect(self.folder)
+        self.assertIs(answer["tied"], True)
+        self.assertIn("the same bytes twice", " ".join(answer["warnings"]))
+
+    def test_the_rest(self):
+        self.assertIn("rms_norm_eps is 0.001, outside", self.warnings("llama", {"rms_norm_eps": 1e-3})[1])
+        answer, words = self.warnings("llama", tensors={"model.norm.weight": None})
+        self.assertIs(answer["final_norm"], False)
+        self.assertIn("no norm stands before the head", words)
+        self.assertIn("has 26 rows, but the config's 30 positions and 2 rows before them make 32", self.warnings("opt", {"max_position_embeddings": 30})[1])
+        self.assertIn("gives d_ff 64, but model.layers.0.mlp.up_proj.weight has 40", self.warnings("llama", {"intermediate_size": 64})[1])
+        self.assertIn("gives n_layer 12, but the checkpoint has 3", self.warnings("llama", {"num_hidden_layers": 12})[1])
+        answer, words = self.warnings("llama", {"num_key_value_heads": 4})
+        self.assertEqual(answer["attention"], "gqa")
+        self.assertIn("gives n_kv_head 4, but the key projection", words)
+        self.assertIn("1 tensors have names that are not known here: model.layers.0.self_attn.wormhole.weight",
+                      self.warnings("llama", tensors={"model.layers.0.self_attn.wormhole.weight": (2, 2)})[1])
+        self.assertIn("Layers 1 do not have the tensors of layer 0", self.warnings("llama", tensors={"model.layers.1.mlp.up_proj.weight": None})[1])
+        self.assertIn("the skip is taken after the norm", self.warnings("bloom", {"apply_residual_connection_post_layernorm": True})[1])
+        answer, words = self.warnings("opt", {"do_layer_norm_before": False})
+        self.assertEqual(answer["placement"], "pre")
+        self.assertIn('makes the placement "post"', words)
+
+
+def normal(rng, n, std=1.0):
+    return array.array("f", [rng.gauss(0, std) for _ in range(n)])
+
+
+class Statistics(InAFolder):
+    def one_layer(self, up, shape, extra=None):
+        """The statistics of a matrix that stands as mlp.up_proj of layer 0."""
+        tensors = {"model.layers.0.mlp.up_proj.weight": (shape, up), **(extra or {})}
+        (self.folder / "m.safetensors").write_bytes(tiny.safetensors_bytes(tensors))
+        return inspect(self.folder / "m.safetensors")["layers"][0]
+
+    def test_moments_and_outlier_channels(self):
+        rng = random.Random(1)
+        w = normal(rng, 64 * 20, 0.02)
+        for row in range(64):
+            w[row * 20 + 7] *= 50
+        m = self.one_layer(w, (64, 20))["matrices"][0]
+        mean = sum(w) / len(w)
+        self.assertAlmostEqual(m["mean"], mean, 12)
+        self.assertAlmostEqual(m["std"], math.sqrt(sum((v - mean) ** 2 for v in w) / len(w)), 10)
+        self.assertEqual((m["out"], m["in"]), (64, 20))
+        self.assertEqual(m["outlier_channels"], [7])
+        norms = sorted(math.sqrt(sum(w[r * 20 + c] ** 2 for r in range(64))) for c in range(20))
+        self.assertAlmostEqual(m["largest_channel_over_median"], norms[-1] / norms[10], 6)
+
+    def test_fused_matrices_are_taken_apart(self):
+        """Values name their part: q 1, k 2, v 3, in each of the layouts."""
+        head, d = tiny.HEAD, tiny.D
+        layouts = {"gpt_neox": [p for _ in range(4) for p in (1, 2, 3)], "falcon-7b": [1] * 4 + [2, 3], "falcon-40b": [1, 1, 2, 3] * 2}
+        for name, parts in layouts.items():
+            c = case(name)
+            tensors = tiny.tensors_of(c)
+            key = next(k for k in tensors if k.endswith("query_key_value.weight"))
+            values = array.array("f", [p + 0.5 * (-1) ** i for p in parts for i in range(head * d)])
+            self.assertEqual(len(values), len(tensors[key][1]))
+            tensors[key] = (tensors[key][0], values)
+            (self.folder / "config.json").write_text(json.dumps(c.config))
+            (self.folder / "model.safetensors").write_bytes(tiny.safetensors_bytes(tensors))
+            means = {m["role"]: m["mean"] for m in inspect(self.folder)["layers"][0]["matrices"] if m["tensor"] == key}
+            self.assertEqual(means, {"q": 1, "k": 2, "v": 3}, name)
+        c = case("gpt2")  # Conv1D: [in, out]
+        tensors = tiny.tensors_of(c)
+        key = "transformer.h.0.attn.c_attn.weight"
+        tensors[key] = (tensors[key][0], array.array("f", [p for _ in range(d) for p in (1, 2, 3) for _ in range(d)]))
+        (self.folder / "config.json").write_text(json.dumps(c.config))
+        (self.folder / "model.safetensors").write_bytes(tiny.safetensors_bytes(tensors))
+        means = {m["role"]: m["mean"] for m in inspect(self.folder)["layers"][0]["matrices"] if m["tensor"] == key}
+        self.assertEqual(means, {"q": 1, "k": 2, "v": 3})
+
+    def test_gemma_gains_are_one_plus_w(self):
+        layer = inspect(tiny.write_case(self.folder / "g", case("gemma")))["layers"][0]
+        self.assertEqual({(n["mean"], n["min"], n["max"]) for n in layer["norms"]}, {(1, 1, 1)})
+
+    def test_the_tail_exponent_of_a_spectrum_that_is_a_power_law(self):
+        """A diagonal matrix with the quantiles of p(x) ∝ x^-3, x ≥ 1, as eigenvalues of WᵀW: the fit finds 3 within 1/sqrt(n)."""
+        n = 400
+        x = [(1 - (i + 0.5) / n) ** (-1 / 2) for i in range(n)]  # the inverse of 1 - x^-2
+        w = array.array("f", bytes(4 * n * n))
+        for i in range(n):
+            w[i * n + i] = math.sqrt(x[i])
+        m = self.one_layer(w, (n, n))["matrices"][0]
+        self.assertAlmostEqual(m["alpha"], 3, delta=2 / math.sqrt(n))
+
+    def test_the_tail_exponent_against_numpy(self):
+        """numpy.linalg.svd and a fit written from Clauset et al. 2009, on a matrix with heavy-tailed elements."""
+        peer = '''
+import sys, numpy as np
+w = np.fromfile(sys.argv[1], np.float32).reshape(120, 90).astype(float)
+x = np.sort(np.linalg.svd(w, compute_uv=False) ** 2)
+best = (np.inf, 0, 0, 0)
+for k in range(len(x) - 9):
+    tail = x[k:]
+    n = len(tail)
+    alpha = 1 + n / np.log(tail / tail[0]).sum()
+    cdf = 1 - (tail / tail[0]) ** (1 - alpha)
+    ks = max(np.abs(cdf - np.arange(n) / n).max(), np.abs(cdf - np.arange(1, n + 1) / n).max())
+    best = min(best, (ks, alpha, tail[0], n))
+print(*best)
+'''
+        try:
+            python = next(p for p in ("/usr/bin/python3", sys.executable)
+                          if subprocess.run([p, "-c", "import numpy"], capture_output=True).returncode == 0)
+        except StopIteration:
+            self.skipTest("numpy is not installed")
+        rng = random.Random(2)
+        w = array.array("f", [rng.gauss(0, 1) / rng.random() ** 0.4 for _ in range(120 * 90)])
+        (self.folder / "w").write_bytes(w.tobytes())
+        done = subprocess.run([python, "-c", peer, self.folder / "w"], capture_output=True, text=True, check=True)
+        ks, alpha, x_min, n = map(float, done.stdout.split())
+        m = self.one_layer(w, (120, 90))["matrices"][0]
+        self.assertAlmostEqual(m["alpha"], alpha, 9)
+        self.assertAlmostEqual(m["alpha_ks"], ks, 9)
+        self.assertAlmostEqual(m["alpha_x_min"] / x_min, 1, 9)
+        self.assertEqual(m["alpha_n_tail"], n)
+
+    def test_weights_that_are_not_finite_are_counted_and_said(self):
+        w = normal(random.Random(3), 60 * 60)
+        w[5], w[9] = float("nan"), float("inf")
+        tensors = {"model.layers.0.mlp.up_proj.weight": ((60, 60), w)}
+        (self.folder / "m.safetensors").write_bytes(tiny.safetensors_bytes(tensors))
+        answer = inspect(self.folder / "m.safetensors")
+        self.assertEqual(answer["layers"][0]["matrices"][0]["non_finite"], 2)
+        self.assertIn("NaN or infinite: model.layers.0.mlp.up_proj.weight (2)", " ".join(answer["warnings"]))
+
+
+class ScaledInit(InAFolder):
+    def answer(self, draw):
+        """draw(name, shape, rng) → values of every matrix of a llama."""
+        c, rng = case("llama"), random.Random(4)
+        tensors = {k: (s, draw(k, s, rng) if len(s) == 2 else array.array("f", [1.0] * s[0])) for k, s in c.tensors.items()}
+        (self.folder / "config.json").write_text(json.dumps(c.config))
+        (self.folder / "model.safetensors").write_bytes(tiny.safetensors_bytes(tensors))
+        return inspect(self.folder)
+
+    @staticmethod
+    def writes(name):
+        return "o_proj" in name or "down_proj" in name
+
+    def test_ways_of_drawing(self):
+        def uniform(bound):
+            return lambda k, s, rng: array.array("f", [rng.uniform(-bound(k, s), bound(k, s)) for _ in range(s[0] * s[1])])
+
+        depth = (2 * tiny.L) ** -0.5
+        self.assertEqual(self.answer(uniform(lambda k, s: s[1] ** -0.5))["scaled_init"], "no")  # torch.nn.Linear
+        self.assertEqual(self.answer(uniform(lambda k, s: s[1] ** -0.5 * (depth if self.writes(k) else 1)))["scaled_init"], "yes")
+        self.assertEqual(self.answer(uniform(lambda k, s: (6 / sum(s)) ** 0.5))["scaled_init"], "no")  # Xavier
+        self.assertEqual(self.answer(uniform(lambda k, s: 0.02 * (depth if self.writes(k) else 1)))["scaled_init"], "yes")
+
+    def test_trained_weights_tell_nothing(self):
+        rng = random.Random(5)
+        stds = {}
+
+        def trained(k, s, _):
+            std = stds.setdefault(k, rng.uniform(0.02, 0.2))
+            return normal(rng, s[0] * s[1], std)
+
+        answer = self.answer(trained)
+        self.assertEqual(answer["scaled_init"], "unknown")
+        self.assertIn("fit no fresh draw", answer["evidence"]["scaled_init"])
+
+
+if __name__ == "__main__":
+    unittest.main()
