@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "plumb/base/clock.h"
+#include "plumb/base/text.h"
 #include "plumb/cli/say.h"
 
 namespace plumb::cli {
@@ -63,6 +64,13 @@ std::string fitted(std::vector<Piece> pieces, std::size_t width) {
 }  // namespace
 
 std::size_t plot_width() { return std::min<std::size_t>(72, columns(STDOUT_FILENO) - 14); }
+
+std::string cut_to_terminal(const std::string& line) {
+  if (isatty(STDOUT_FILENO) == 0 || bad_utf8_offset(line)) return line;
+  const std::u32string text = utf8_decode(line, "the line");
+  const std::size_t width = columns(STDOUT_FILENO);
+  return text.size() <= width ? line : utf8_encode(std::u32string_view(text).substr(0, width - 1)) + "…";
+}
 
 std::string duration(double s) {
   const auto n = static_cast<long>(std::lround(s));

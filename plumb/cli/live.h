@@ -13,6 +13,9 @@ namespace plumb::cli {
 /// most 72.
 std::size_t plot_width();
 
+/// A line of standard output as wide as the terminal, its end as "…"; as it is where there is none.
+std::string cut_to_terminal(const std::string& line);
+
 /// "45 s", "3 min 02 s", "1 h 05 min"
 std::string duration(double seconds);
 

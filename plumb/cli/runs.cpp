@@ -11,6 +11,7 @@
 #include "plumb/base/json.h"
 #include "plumb/base/text.h"
 #include "plumb/cli/flags.h"
+#include "plumb/cli/live.h"
 #include "plumb/cli/say.h"
 
 namespace plumb::cli {
@@ -42,12 +43,14 @@ void print_table(const std::vector<RunSummary>& runs) {
   for (const RunSummary& r : runs) width = std::max(width, r.path.size());
   fmt::print("{:<{}}  {:<16}  {:<11} {:>13} {:>8} {:>10} {:>9}  {}\n", "run", width, "changed", "status",
              "steps", "loss", "validation", "size", "not as by default");
-  for (const RunSummary& r : runs)
-    fmt::print("{:<{}}  {:%Y-%m-%d %H:%M}  {:<11} {:>13} {:>8} {:>10} {:>9}  {}\n", r.path, width,
-               fmt::localtime(static_cast<std::time_t>(r.changed_s)), r.status,
-               fmt::format("{}/{}", r.steps, r.of), r.loss ? fmt::format("{:.4f}", *r.loss) : "–",
-               r.val_loss ? fmt::format("{:.4f}", *r.val_loss) : "–", size_text(r.bytes),
-               r.problem.empty() ? join(r.settings) : r.problem);
+  for (const RunSummary& r : runs) {
+    const std::string line = fmt::format(
+        "{:<{}}  {:%Y-%m-%d %H:%M}  {:<11} {:>13} {:>8} {:>10} {:>9}  {}", r.path, width,
+        fmt::localtime(static_cast<std::time_t>(r.changed_s)), r.status, fmt::format("{}/{}", r.steps, r.of),
+        r.loss ? fmt::format("{:.4f}", *r.loss) : "–", r.val_loss ? fmt::format("{:.4f}", *r.val_loss) : "–",
+        size_text(r.bytes), r.problem.empty() ? join(r.settings) : r.problem);
+    fmt::print("{}\n", cut_to_terminal(line));
+  }
 }
 
 }  // namespace
