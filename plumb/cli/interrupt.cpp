@@ -14,7 +14,9 @@ void listen_for_interrupts() {
       asked = 1;
       std::signal(which, SIG_DFL);
     });
-    if (before == SIG_IGN) std::signal(signal, SIG_IGN);
+    // nohup ignores SIGHUP, and that is to stay. SIGINT is ignored in whatever a script starts with `&`,
+    // where nobody asked for it: who sends it means it.
+    if (signal == SIGHUP && before == SIG_IGN) std::signal(signal, SIG_IGN);
   }
 }
 

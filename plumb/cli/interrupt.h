@@ -3,8 +3,8 @@
 
 namespace plumb::cli {
 
-/// Starts listening for SIGINT, SIGTERM and SIGHUP; one that was ignored when the process began (nohup) stays
-/// so.
+/// Starts listening for SIGINT, SIGTERM and SIGHUP; the last stays ignored where it was so when the process began
+/// (nohup).
 void listen_for_interrupts();
 /// Goes on when nobody reads what is printed any more, as a run must whose words were piped into `head`.
 void outlive_readers();

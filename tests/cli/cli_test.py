@@ -38,7 +38,9 @@ class Train(unittest.TestCase):
     def test_ctrl_c_leaves_a_checkpoint(self):
         with tempfile.TemporaryDirectory() as folder:
             run = subprocess.Popen([PLUMB, "train", *SMALL, "--set", "train.steps=100000", "--set", "train.checkpoint_every=0", "--out", f"{folder}/run"], cwd=ROOT,
-                                   stderr=subprocess.PIPE, text=True)
+                                   stderr=subprocess.PIPE, text=True,
+                                   # As in a script's background, where it is ignored.
+                                   preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
             trace = pathlib.Path(folder, "run/trace.jsonl")
             deadline = time.time() + 60
             while time.time() < deadline and not (trace.exists() and trace.read_text().count('"step"') > 20):
