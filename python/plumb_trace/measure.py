@@ -10,6 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 from .attention import Stats, multi_head, scaled_dot_product, sum_dtype
 from .graph import KWARG_HOOKS, name_of, tensors_in
+from .hooks import Hook
 from .norms import FUNCTIONS
 
 CHUNK = 1 << 22  # logits at a time
@@ -136,7 +137,7 @@ class Capture(TorchFunctionMode):
                 function(*args)
             except Exception as error:  # whatever it is: the model goes on
                 self.trouble(name, error)
-        return hook
+        return Hook(hook)
 
     def quiet(self, device):
         """Our own sums: no gradients, no autocast. (The mode does not see what its own handlers call; hooks would be seen.)"""

@@ -12,6 +12,7 @@ from . import facts, measure
 from .errors import TraceError
 from .finite import first_non_finite
 from .graph import KWARG_HOOKS
+from .hooks import Hook
 from .isolate import as_call, inside, isolated, token_ids, unwrap
 from .structure import Mapping, inspect_batch
 from .version import VERSION
@@ -111,10 +112,10 @@ class Trace(Silent):
         self.last_call = None
         extra = {"with_kwargs": True} if KWARG_HOOKS else {}
         always = {"always_call": True} if measure.ALWAYS else {}
-        self.handles = [root.register_forward_pre_hook(self.entered, **extra), root.register_forward_hook(self.left, **always)]
+        self.handles = [root.register_forward_pre_hook(Hook(self.entered), **extra), root.register_forward_hook(Hook(self.left), **always)]
         self.counts_outside = model is not root and hasattr(model, "_orig_mod")
         if self.counts_outside:
-            self.handles.append(model.register_forward_pre_hook(self.counted, **extra))
+            self.handles.append(model.register_forward_pre_hook(Hook(self.counted), **extra))
         attached[root] = self
         atexit.register(self.close)
         self.arm()
@@ -177,6 +178,9 @@ class Trace(Silent):
 
     def __exit__(self, *_):
         self.close()
+
+    def __reduce__(self):
+        return Silent, ()  # a copy of a loop that holds its trace must not write into the file of the original
 
     # What happens in a step.
 

@@ -1,0 +1,82 @@
+# run_tests: /usr/bin/python3
+"""What loops do beside training while a trace is open: copies of the model, evaluation, state of their own, several processes."""
+
+import copy
+import io
+import pathlib
+import sys
+import unittest
+
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / folder) for folder in ("python", "tests/support", "tests/python")]
+
+import plumb_trace
+from hook_test import Case, batches
+from modules import T, V, Gpt
+from trace_rows import facts_of, steps_of
+
+torch.set_num_threads(1)
+
+
+def through_a_file(model):
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    try:
+        return torch.load(file, weights_only=False)
+    except TypeError:  # PyTorch 1.13's does not take the argument in this call
+        file.seek(0)
+        return torch.load(file)
+
+
+class Copies(Case):
+    def bytes(self):
+        return pathlib.Path(self.out).read_bytes()
+
+    def test_a_copy_writes_nothing_whenever_it_was_made(self):
+        (x, y), = batches(1)
+        for how in (copy.deepcopy, through_a_file):
+            for when in ("before the first step", "between forward and step", "after a step"):
+                with self.subTest(how=how.__name__, when=when):
+                    model = Gpt()
+                    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                    with plumb_trace.attach(model, self.out, every=1, overwrite=True) as trace:
+                        twin = how(model) if when == "before the first step" else None
+                        before = self.bytes()
+                        if twin:
+                            twin(x, y)[1].backward()
+                        self.assertEqual(self.bytes(), before)
+                        loss = model(x, y)[1]
+                        loss.backward()
+                        if when == "between forward and step":
+                            twin = how(model)
+                            with torch.no_grad():
+                                twin.h[0].attn.c_proj.weight.mul_(1e3)
+                            twin(x, y)[1].backward()
+                        trace.step(loss, optimizer)
+                        optimizer.step()
+                        twin = twin or how(model)
+                        before = self.bytes()
+                        twin(x, y)[1].backward()
+                        self.assertEqual(self.bytes(), before)
+                    steps = steps_of(self.rows())
+                    self.assertEqual(list(steps), [0])
+                    self.assertLess(steps[0]["layers"]["act_std"][0], 10)
+
+    def test_a_copied_trace_is_silent(self):
+        model = Gpt()
+        with plumb_trace.attach(model, self.out) as trace:
+            before = self.bytes()
+            twin = copy.deepcopy({"model": model, "trace": trace})["trace"]
+            twin.step(1.0)
+            twin.log(val_loss=2.0)
+            twin.close()
+            self.assertEqual(self.bytes(), before)
+            self.train(model, 1, trace)
+        self.assertEqual(list(steps_of(self.rows())), [0])
+
+
+if __name__ == "__main__":
+    unittest.main()
