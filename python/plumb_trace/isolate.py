@@ -31,6 +31,7 @@ def isolated(root):
     cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
     state = (random.getstate(), numpy and numpy.random.get_state(), torch.get_rng_state(),
              torch.cuda.get_rng_state_all() if cuda else None)
+    tables = [(m, dict(m._buffers)) for m in root.modules()]  # a forward pass may put another tensor in a buffer's place
     buffers = [(b, b.detach().clone()) for b in root.buffers()]
 
     def rewind():
@@ -50,6 +51,9 @@ def isolated(root):
         depth -= 1
         rewind()
         with torch.no_grad():
+            for module, kept in tables:
+                module._buffers.clear()
+                module._buffers.update(kept)
             for buffer, kept in buffers:
                 if not torch.equal(buffer, kept):
                     buffer.copy_(kept)

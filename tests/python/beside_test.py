@@ -78,5 +78,29 @@ class Copies(Case):
         self.assertEqual(list(steps_of(self.rows())), [0])
 
 
+class Buffers(Case):
+    def test_buffers_that_a_forward_replaces_or_registers_are_put_back(self):
+        class Counting(Gpt):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("count", torch.zeros(()))
+                self.register_buffer("cache", None)
+
+            def forward(self, *args):
+                self.count = self.count + 1
+                if not torch.is_grad_enabled():
+                    self.cache = torch.ones(3)
+                    self.h[0].register_buffer("late", torch.ones(2))
+                return super().forward(*args)
+
+        model = Counting()
+        (x, y), = batches(1)
+        with plumb_trace.attach(model, self.out):
+            model(x, y)[1].backward()
+        self.assertEqual(float(model.count), 1)
+        self.assertIsNone(model.cache)
+        self.assertNotIn("late", dict(model.h[0].named_buffers()))
+
+
 if __name__ == "__main__":
     unittest.main()
