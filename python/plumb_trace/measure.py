@@ -153,8 +153,8 @@ class Capture(TorchFunctionMode):
             self.block = None
             d = self.structure.d_model
             t = next((t for t in tensors_in(output) if t.is_floating_point() and t.dim() >= 2 and d in (None, t.shape[-1])), None)
-            if t is None:
-                return
+            if t is None or not (self.on or t.requires_grad):
+                return  # an evaluation between backward and step; what checkpointing runs again has gradients
             no_grad, no_cast = self.quiet(t.device)
             with no_grad, no_cast:
                 self.act[i] = std(t)

@@ -102,5 +102,23 @@ class Buffers(Case):
         self.assertNotIn("late", dict(model.h[0].named_buffers()))
 
 
+class Evaluation(Case):
+    def test_evaluation_between_backward_and_step_is_not_measured(self):
+        (x, y), (other, _) = batches(2)
+        found = []
+        for evaluates in (False, True):
+            torch.manual_seed(4)
+            model = Gpt().eval()
+            with plumb_trace.attach(model, self.out, overwrite=True) as trace:
+                loss = model(x, y)[1]
+                loss.backward()
+                if evaluates:
+                    with torch.no_grad():
+                        model(other)
+                trace.step(loss, torch.optim.SGD(model.parameters(), lr=0.1))
+            found.append(steps_of(self.rows())[0])
+        self.assertEqual(found[0], found[1])
+
+
 if __name__ == "__main__":
     unittest.main()
