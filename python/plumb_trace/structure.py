@@ -42,6 +42,7 @@ class Structure:
     norm_sites: list = dataclasses.field(default_factory=list)  # per block: a module, an ordinal of a function, or None
     logits: int = None
     logits_at: int = None  # which tensor of the output the logits are
+    classes: int = None  # how many numbers a position's logits are
     head_weight: torch.Tensor = None
     head_path: str = None
     head_input: int = None
@@ -50,11 +51,13 @@ class Structure:
     hints: list = None
 
     def logits_of(self, output):
-        """The logits in what the model returned, or None."""
+        """The logits in what the model returned, or None. Their place decides only between tensors of their width: models that are
+        given targets return a loss before them."""
         if self.logits_at is None:
             return None
-        found = list(tensors_in(output))
-        return found[self.logits_at] if self.logits_at < len(found) else None
+        fits = [(at != self.logits_at, at, t) for at, t in enumerate(tensors_in(output))
+                if t.is_floating_point() and t.dim() >= 2 and t.shape[-1] == self.classes]
+        return min(fits, key=lambda f: f[:2])[2] if fits else None
 
     def drop_graph(self):
         """Lets the traced pass's tensors go."""
@@ -227,6 +230,7 @@ def find_logits(s, output):
             best = (score, at, value)
     if best:
         _, s.logits_at, s.logits = best
+        s.classes = graph.tensors[s.logits].shape[-1]
         return
     for node in graph.nodes:
         if node.name == "cross_entropy":

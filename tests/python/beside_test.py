@@ -120,5 +120,36 @@ class Evaluation(Case):
         self.assertEqual(found[0], found[1])
 
 
+class Outputs(Case):
+    def test_logits_are_found_where_targets_change_what_the_model_returns(self):
+        class LossFirst(Gpt):
+            def forward(self, idx, targets=None):
+                logits, loss = super().forward(idx, targets)
+                return {"logits": logits} if targets is None else {"loss": loss, "logits": logits}
+
+        class LossOnly(Gpt):
+            def forward(self, idx, targets=None):
+                logits, loss = super().forward(idx, targets)
+                return {"logits": logits} if targets is None else {"loss": loss}
+
+        (x, y), = batches(1)
+        found = []
+        for make, batch in ((Gpt, None), (LossFirst, None), (LossFirst, (x,)), (LossOnly, None), (LossOnly, (x,))):
+            torch.manual_seed(4)
+            model = make().eval()
+            with plumb_trace.attach(model, self.out, overwrite=True, batch=batch) as trace:
+                output = model(x, y)
+                loss = output["loss"] if isinstance(output, dict) else output[1]
+                loss.backward()
+                trace.step(loss)
+            found.append({name: steps_of(self.rows())[0].get(name) for name in ("logit_std", "adjacent_kl")})
+        self.assertGreater(found[0]["logit_std"], 0)
+        for other in found[1:3]:
+            self.assertEqual(other, found[0])
+        for other in found[3:]:  # cross-entropy reads samples and positions as one axis
+            self.assertAlmostEqual(other["logit_std"], found[0]["logit_std"], delta=1e-6)
+            self.assertAlmostEqual(other["adjacent_kl"], found[0]["adjacent_kl"], delta=1e-6)
+
+
 if __name__ == "__main__":
     unittest.main()
