@@ -215,7 +215,7 @@ class Trace(Silent):
             self.capture = None
         if self.stance is not None:
             with self.careful("compiled models"):
-                torch.compiler.set_stance("default")
+                self.stance.__exit__(None, None, None)  # the user's own is back
             self.stance = None
 
     def counted(self, module, args, kwargs=None):

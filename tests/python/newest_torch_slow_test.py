@@ -19,6 +19,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import transformers
 
 import plumb_trace
+from beside_test import Buffers, Copies, Evaluation, Outputs
 from facts_test import Facts
 from hook_test import Case, Rows, SameBits, Trouble, batches
 from modules import T, V, Gpt, Llama
@@ -174,6 +175,21 @@ class Compiled(Case):
 
         self.losses(lambda model: torch.compile(model, backend=backend), True)
         self.assertGreaterEqual(count.count("ran"), 3)  # steps 1, 2 and 4
+
+    def test_the_users_stance_is_kept(self):
+        def stance():
+            return torch._dynamo.eval_frame._stance.stance
+
+        with torch.compiler.set_stance("eager_on_recompile"):
+            model = Gpt()
+            trace = plumb_trace.attach(model, self.out, every=2)
+            self.assertEqual(stance(), "force_eager")
+            self.train(model, 1, trace)
+            self.assertEqual(stance(), "eager_on_recompile")
+            self.train(model, 1, trace)
+            self.assertEqual(stance(), "force_eager")
+            trace.close()
+            self.assertEqual(stance(), "eager_on_recompile")
 
 
 DDP = """
