@@ -72,8 +72,10 @@ def attach(model, out="trace.jsonl", every=25, *, step=0, tokens=0, overwrite=Fa
     if rank()[0] != 0:
         return Silent()
     mapping = Mapping(blocks, embedding, head, tied, batch_first)
-    return Trace(model, root, Writer(out, f"plumb_trace {VERSION}", config, step, overwrite), every, step, tokens, update_ratio, mapping,
-                 as_call(batch) if batch is not None else None)
+    given = as_call(batch) if batch is not None else None
+    # Last of all, when nothing else can be wrong: it may replace a file.
+    writer = Writer(out, f"plumb_trace {VERSION}", config, step, overwrite)
+    return Trace(model, root, writer, every, step, tokens, update_ratio, mapping, given)
 
 
 class Silent:
@@ -132,8 +134,7 @@ class Trace(Silent):
         grad_norm is of the gradients as they stand (all micro-batches, averaged over ranks under DDP); probes are of the last
         micro-batch on this rank.
         """
-        if self.closed:
-            raise TraceError(f"the trace {self.path} is closed; attach the model again to go on")
+        self.require_open()
         if not isinstance(loss, (torch.Tensor, int, float)) or isinstance(loss, torch.Tensor) and loss.numel() != 1:
             raise TraceError("trace.step takes the step's loss, one number or a tensor of one element, as its first argument")
         if optimizer is not None and not hasattr(optimizer, "param_groups"):
@@ -148,6 +149,7 @@ class Trace(Silent):
 
     def log(self, **numbers):
         """Writes numbers of your own, measured after the updates so far: trace.log(val_loss=3.2)."""
+        self.require_open()
         for name, value in numbers.items():
             if name in ("row", "step", "layers", "crc"):
                 raise TraceError(f"'{name}' is a key of every row; log it under another name")
@@ -157,6 +159,7 @@ class Trace(Silent):
 
     def fact(self, name, value):
         """Writes a fact; the last row of a name counts, so this corrects what was found."""
+        self.require_open()
         with self.careful("fact"):
             self.writer.fact(name, value)
 
@@ -183,6 +186,10 @@ class Trace(Silent):
         return Silent, ()  # a copy of a loop that holds its trace must not write into the file of the original
 
     # What happens in a step.
+
+    def require_open(self):
+        if self.closed:
+            raise TraceError(f"the trace {self.path} is closed; attach the model again to go on")
 
     @contextlib.contextmanager
     def careful(self, name):
