@@ -17,16 +17,36 @@ def inside():
     return depth > 0
 
 
+def spread(root):
+    """Whether parameters are spread over processes (by FSDP or as distributed tensors), told by names: importing them takes seconds."""
+    return (any(c.__name__ in ("FullyShardedDataParallel", "FSDPModule") for m in root.modules() for c in type(m).__mro__)
+            or any(type(p).__name__ == "DTensor" for p in root.parameters()))
+
+
+def waits_for_nobody(model):
+    """Whether `model` is in a DistributedDataParallel: what is in there computes on its own, and only the wrapper talks to others."""
+    while hasattr(model, "_orig_mod"):
+        model = model._orig_mod
+    return isinstance(model, torch.nn.parallel.DistributedDataParallel)
+
+
+def require_alone(root, independent=True):
+    """Raises where a pass of one process, as ours are, could wait for ever for the others to make it too."""
+    distributed = torch.distributed
+    several = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+    why = ("a model that is spread over processes" if spread(root)
+           else "a model with SyncBatchNorm" if several and any(isinstance(m, torch.nn.SyncBatchNorm) for m in root.modules())
+           else "one of several processes' models without DistributedDataParallel" if several and not independent else None)
+    if why:
+        raise TraceError(f"{why} may not run on one process alone, so its structure stays unread; preflight it in a process of its own")
+
+
 @contextlib.contextmanager
 def isolated(root):
     """Keeps the random state of Python, NumPy and PyTorch and the buffers of `root`, and sets them back at the end. Yields a function
     that sets the random state back at once, so that two runs draw the same dropout."""
     global depth
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1 and any(
-            isinstance(m, torch.nn.SyncBatchNorm) for m in root.modules()):
-        raise TraceError("a model with SyncBatchNorm cannot run on one process alone, so its structure stays unread; preflight it in "
-                         "a process of its own")
+    require_alone(root)
     numpy = sys.modules.get("numpy")
     cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
     state = (random.getstate(), numpy and numpy.random.get_state(), torch.get_rng_state(),

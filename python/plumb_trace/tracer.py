@@ -13,7 +13,7 @@ from .errors import TraceError
 from .finite import first_non_finite
 from .graph import KWARG_HOOKS
 from .hooks import Hook
-from .isolate import as_call, inside, isolated, token_ids, unwrap
+from .isolate import as_call, inside, isolated, require_alone, spread, token_ids, unwrap, waits_for_nobody
 from .structure import Mapping, inspect_batch
 from .version import VERSION
 from .writer import Writer
@@ -112,6 +112,7 @@ class Trace(Silent):
         self.warned, self.pending, self.flushed = set(), [], time.monotonic()
         self.tokens, self.step_tokens, self.usual_tokens, self.world = tokens, 0, 0, rank()[1]
         self.last_call = None
+        self.spread, self.independent = spread(root), waits_for_nobody(model)
         extra = {"with_kwargs": True} if KWARG_HOOKS else {}
         always = {"always_call": True} if measure.ALWAYS else {}
         self.handles = [root.register_forward_pre_hook(Hook(self.entered), **extra), root.register_forward_hook(Hook(self.left), **always)]
@@ -274,6 +275,7 @@ class Trace(Silent):
         """Once: the parts of the model, as facts. Runs it several times on the first samples."""
         self.inspected = True
         try:
+            require_alone(self.root, self.independent)
             structure, *small = inspect_batch(self.root, args, kwargs, self.mapping)
             found = facts.facts_of(structure, self.root)
             with isolated(self.root) as rewind:
@@ -293,8 +295,10 @@ class Trace(Silent):
         if lr is None and optimizer is not None:
             lr = optimizer.param_groups[0]["lr"]
         gradients = [p.grad.detach() for p in self.root.parameters() if p.grad is not None]
-        norm = measure.norm_of(gradients)
-        if norm is None:
+        norm = measure.norm_of(gradients) if not self.spread else None
+        if self.spread:  # the norm of all would wait for processes that do not ask for it
+            self.trouble("grad_norm", TraceError("gradients that are spread over processes are not added up"))
+        elif norm is None:
             self.trouble("grad_norm", TraceError("no parameter has a gradient; call trace.step after loss.backward() and before "
                                                  "zero_grad()"))
         row = {"loss": loss.detach().clone() if isinstance(loss, torch.Tensor) else float(loss), "lr": lr,
@@ -362,8 +366,10 @@ class Trace(Silent):
     def find_non_finite(self, step):
         reason = "unknown"
         if self.last_call is not None:
-            with self.careful("the first non-finite output"), isolated(self.root):
-                reason = first_non_finite(self.root, *self.last_call)
+            with self.careful("the first non-finite output"):
+                require_alone(self.root, self.independent)
+                with isolated(self.root):
+                    reason = first_non_finite(self.root, *self.last_call)
         late = self.now - step
         self.writer.fact("non_finite", reason + (f" (looked for {late} steps later)" if late > 0 else ""))
 

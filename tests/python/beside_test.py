@@ -6,6 +6,8 @@ import io
 import pathlib
 import sys
 import unittest
+import warnings
+from unittest import mock
 
 import torch
 
@@ -149,6 +151,61 @@ class Outputs(Case):
         for other in found[3:]:  # cross-entropy reads samples and positions as one axis
             self.assertAlmostEqual(other["logit_std"], found[0]["logit_std"], delta=1e-6)
             self.assertAlmostEqual(other["adjacent_kl"], found[0]["adjacent_kl"], delta=1e-6)
+
+
+def several():
+    """As in the first of two processes."""
+    answers = {"is_available": True, "is_initialized": True, "get_world_size": 2, "get_rank": 0}
+    return mock.patch.multiple(torch.distributed, create=True, **{name: lambda *_, a=a: a for name, a in answers.items()})
+
+
+class Counting(Gpt):
+    passes = 0
+
+    def forward(self, *args):
+        self.passes += 1
+        return super().forward(*args)
+
+
+class SeveralProcesses(Case):
+    def warned(self, model):
+        """Trains two steps with a loss that breaks; returns the warnings."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with plumb_trace.attach(model, self.out, every=1, overwrite=True) as trace:
+                self.train(model, 1, trace)
+                trace.step(float("nan"))
+        return " ".join(str(w.message) for w in caught if issubclass(w.category, RuntimeWarning))
+
+    def test_a_model_that_may_wait_for_others_is_run_by_the_loop_only(self):
+        model = Counting()
+        with several():
+            said = self.warned(model)
+        self.assertEqual(model.passes, 1)
+        self.assertRegex(said, "structure: .*without DistributedDataParallel")
+        self.assertEqual(facts_of(self.rows()), {"non_finite": "unknown"})
+        self.assertEqual(steps_of(self.rows())[0]["tokens"], 0)
+        self.assertGreater(steps_of(self.rows())[0]["grad_norm"], 0)
+
+    def test_a_model_that_is_spread_over_processes(self):
+        class FSDPModule:
+            pass
+
+        class Sharded(FSDPModule, Counting):
+            pass
+
+        class DTensor(torch.nn.Parameter):
+            pass
+
+        tensor_parallel = Counting()
+        tensor_parallel.ln_f.weight = DTensor(torch.ones_like(tensor_parallel.ln_f.weight))
+        for model in (Sharded(), tensor_parallel):
+            said = self.warned(model)
+            self.assertEqual(model.passes, 1)
+            self.assertRegex(said, "structure: .*spread over processes")
+            self.assertNotIn("grad_norm", steps_of(self.rows())[0])
+            with self.assertRaisesRegex(plumb_trace.TraceError, "spread"):
+                plumb_trace.preflight(model, batches(1)[0])
 
 
 if __name__ == "__main__":
