@@ -41,6 +41,19 @@ def require_alone(root, independent=True):
         raise TraceError(f"{why} may not run on one process alone, so its structure stays unread; preflight it in a process of its own")
 
 
+def device_generators():
+    """(getter, setter) of the random state of every accelerator in use. Those that nothing has woken stay asleep."""
+    found = []
+    for name in ("cuda", "xpu"):
+        device = getattr(torch, name, None)
+        if device is not None and device.is_available() and device.is_initialized():
+            found.append((device.get_rng_state_all, device.set_rng_state_all))
+    backend = getattr(torch.backends, "mps", None)
+    if backend is not None and backend.is_available() and hasattr(getattr(torch, "mps", None), "get_rng_state"):  # PyTorch 2.0
+        found.append((torch.mps.get_rng_state, torch.mps.set_rng_state))
+    return found
+
+
 @contextlib.contextmanager
 def isolated(root):
     """Keeps the random state of Python, NumPy and PyTorch and the buffers of `root`, and sets them back at the end. Yields a function
@@ -48,9 +61,8 @@ def isolated(root):
     global depth
     require_alone(root)
     numpy = sys.modules.get("numpy")
-    cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
-    state = (random.getstate(), numpy and numpy.random.get_state(), torch.get_rng_state(),
-             torch.cuda.get_rng_state_all() if cuda else None)
+    state = (random.getstate(), numpy and numpy.random.get_state(), torch.get_rng_state())
+    devices = [(set_state, get_state()) for get_state, set_state in device_generators()]
     tables = [(m, dict(m._buffers)) for m in root.modules()]  # a forward pass may put another tensor in a buffer's place
     buffers = [(b, b.detach().clone()) for b in root.buffers()]
 
@@ -59,8 +71,8 @@ def isolated(root):
         if numpy:
             numpy.random.set_state(state[1])
         torch.set_rng_state(state[2])
-        if cuda:
-            torch.cuda.set_rng_state_all(state[3])
+        for set_state, kept in devices:
+            set_state(kept)
 
     depth += 1
     try:

@@ -5,6 +5,7 @@ import copy
 import io
 import pathlib
 import sys
+import types
 import unittest
 import warnings
 from unittest import mock
@@ -16,7 +17,8 @@ sys.path[:0] = [str(ROOT / folder) for folder in ("python", "tests/support", "te
 
 import plumb_trace
 from hook_test import Case, batches
-from modules import T, V, Gpt
+from modules import Gpt
+from plumb_trace.isolate import isolated
 from trace_rows import facts_of, steps_of
 
 torch.set_num_threads(1)
@@ -206,6 +208,34 @@ class SeveralProcesses(Case):
             self.assertNotIn("grad_norm", steps_of(self.rows())[0])
             with self.assertRaisesRegex(plumb_trace.TraceError, "spread"):
                 plumb_trace.preflight(model, batches(1)[0])
+
+
+class Device(types.SimpleNamespace):
+    """A namespace such as torch.xpu with one generator, whose state is `drawn` numbers."""
+    drawn = 7
+
+    def __getattr__(self, name):
+        if name.startswith("is_"):
+            return lambda: True
+        if name.startswith("get_rng_state"):
+            return lambda: self.drawn
+        if name.startswith("set_rng_state"):
+            return lambda state: setattr(self, "drawn", state)
+        raise AttributeError(name)
+
+
+class RandomState(Case):
+    def test_of_every_accelerator(self):
+        devices = {name: Device() for name in ("cuda", "xpu", "mps")}
+        with mock.patch.multiple(torch, create=True, **devices), mock.patch.object(torch.backends, "mps", Device(), create=True):
+            with isolated(Gpt()) as rewind:
+                for device in devices.values():
+                    device.drawn = 8
+                rewind()
+                self.assertEqual([device.drawn for device in devices.values()], [7, 7, 7])
+                for device in devices.values():
+                    device.drawn = 9
+        self.assertEqual({name: device.drawn for name, device in devices.items()}, {"cuda": 7, "xpu": 7, "mps": 7})
 
 
 if __name__ == "__main__":
