@@ -48,10 +48,17 @@ def norm_of(tensors):
         by_kind.setdefault((t.device, t.dtype), []).append(t)
     parts = []
     for (device, dtype), group in by_kind.items():
-        if dtype == torch.float32:
-            norms = torch._foreach_norm(group)
+        if dtype != torch.float32:
+            norms = [torch.linalg.vector_norm(t, dtype=sum_dtype(t)) for t in group]
+        elif device.type == "cpu":
+            # Squares of 1e20 overflow, but double takes several times as long, so only those that need it are summed again.
+            norms = [n if math.isfinite(n) else torch.linalg.vector_norm(t, dtype=torch.float64)
+                     for n, t in zip(torch._foreach_norm(group), group)]
         else:
-            norms = [torch.linalg.vector_norm(t, dtype=torch.float64 if dtype == torch.float64 else torch.float32) for t in group]
+            try:
+                norms = torch._foreach_norm(group, 2, sum_dtype(group[0]))
+            except TypeError:  # PyTorch before 2.4
+                norms = torch._foreach_norm(group)
         parts.append(torch.linalg.vector_norm(torch.stack([n.to(sum_dtype(n)) for n in norms])))
     first = parts[0]
     return torch.linalg.vector_norm(torch.stack([p.to(first) for p in parts])) if len(parts) > 1 else first

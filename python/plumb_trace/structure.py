@@ -6,7 +6,7 @@ import re
 import torch
 
 from . import norms as norm_probe
-from .block import ATTENTION, Block, Reader, is_attention
+from .block import Block, Reader, is_attention
 from .errors import TraceError
 from .graph import ADD, CARRY, PRODUCT, SCALE, Recorder, tensors_in
 from .isolate import cut, isolated, token_ids, uncompiled
@@ -58,6 +58,12 @@ class Structure:
         fits = [(at != self.logits_at, at, t) for at, t in enumerate(tensors_in(output))
                 if t.is_floating_point() and t.dim() >= 2 and t.shape[-1] == self.classes]
         return min(fits, key=lambda f: f[:2])[2] if fits else None
+
+    def by_position(self, t, samples):
+        """(samples, positions, …), whatever the order of the axes and whether the first two are one."""
+        if t.dim() == 2:
+            t = t.reshape(samples, -1, t.shape[-1]) if self.time_axis == 1 or samples == 1 else t.reshape(-1, samples, t.shape[-1])
+        return t.transpose(0, 1) if self.time_axis == 0 and t.shape[1] == samples else t
 
     def drop_graph(self):
         """Lets the traced pass's tensors go."""
@@ -279,4 +285,4 @@ def common(paths):
     return re.sub(r"\.?[^.]+$", "", paths[0]) if paths else ""
 
 
-__all__ = ["ATTENTION", "Mapping", "Structure", "inspect", "inspect_batch"]
+__all__ = ["Mapping", "Structure", "inspect", "inspect_batch"]

@@ -260,16 +260,11 @@ class Trace(Silent):
             return
         with self.careful("logits"):
             samples = self.samples_of(self.last_call)
-            self.capture.finish(output, lambda t: self.by_position(t, samples))
+            self.capture.finish(output, lambda t: self.structure.by_position(t, samples))
 
     def samples_of(self, call):
         ids = token_ids(*call)
         return ids.shape[1 - self.structure.time_axis] if ids is not None and ids.dim() == 2 else 1
-
-    def by_position(self, t, samples):
-        if t.dim() == 2:
-            t = t.reshape(samples, -1, t.shape[-1]) if self.structure.time_axis == 1 else t.reshape(-1, samples, t.shape[-1])
-        return t.transpose(0, 1) if t.dim() == 3 and self.structure.time_axis == 0 and samples > 1 else t
 
     def find_structure(self, args, kwargs):
         """Once: the parts of the model, as facts. Runs it several times on the first samples."""
@@ -279,8 +274,7 @@ class Trace(Silent):
             structure, *small = inspect_batch(self.root, args, kwargs, self.mapping)
             found = facts.facts_of(structure, self.root)
             with isolated(self.root) as rewind:
-                changed, gradient = facts.causality(structure, self.root, *small, rewind)
-            found["causal"] = False if False in (changed, gradient) else True if True in (changed, gradient) else facts.UNKNOWN
+                found["causal"] = facts.verdict(*facts.causality(structure, self.root, *small, rewind))
             for name, value in found.items():
                 self.writer.fact(name, value)
             self.mask_low = mask_low(found["mask_value"])

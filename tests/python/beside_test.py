@@ -19,6 +19,7 @@ import plumb_trace
 from hook_test import Case, batches
 from modules import Gpt
 from plumb_trace.isolate import isolated
+from plumb_trace.measure import norm_of
 from trace_rows import facts_of, steps_of
 
 torch.set_num_threads(1)
@@ -236,6 +237,37 @@ class RandomState(Case):
                 for device in devices.values():
                     device.drawn = 9
         self.assertEqual({name: device.drawn for name, device in devices.items()}, {"cuda": 7, "xpu": 7, "mps": 7})
+
+
+class Numbers(Case):
+    def test_large_gradients_have_a_finite_norm(self):
+        for dtype in (torch.float32, torch.float64, torch.bfloat16):
+            norm = norm_of([torch.full((4,), 1e25, dtype=dtype), torch.ones(3, dtype=dtype)])
+            self.assertAlmostEqual(float(norm), 2e25, delta=1e23)
+        self.assertTrue(torch.isinf(norm_of([torch.tensor([1.0, float("inf")])])))
+
+    def test_divergence_between_positions_of_one_sample(self):
+        """However the one sample's ids are laid out: (1, time), (time, 1), (time)."""
+        class TimeFirst(torch.nn.Module):
+            def __init__(self, inner):
+                super().__init__()
+                self.inner = inner
+
+            def forward(self, idx):
+                return self.inner(idx.reshape(1, -1))[0].reshape(*idx.shape, -1)
+
+        torch.manual_seed(4)
+        model = Gpt().eval()
+        x, _ = batches(1, samples=1)[0]
+        found = []
+        for ids, batch_first in ((x, None), (x.t(), False), (x[0], None)):
+            with plumb_trace.attach(TimeFirst(model), self.out, overwrite=True, batch_first=batch_first) as trace:
+                loss = trace.root(ids).logsumexp(-1).mean()
+                loss.backward()
+                trace.step(loss)
+            found.append((steps_of(self.rows())[0].get("adjacent_kl"), facts_of(self.rows())["causal"]))
+        self.assertGreater(found[0][0], 0)
+        self.assertEqual(found, [found[0]] * 3)
 
 
 if __name__ == "__main__":

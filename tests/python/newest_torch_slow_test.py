@@ -19,7 +19,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import transformers
 
 import plumb_trace
-from beside_test import Buffers, Copies, Evaluation, Outputs, RandomState, SeveralProcesses
+from beside_test import Buffers, Copies, Evaluation, Numbers, Outputs, RandomState, SeveralProcesses
 from facts_test import Facts
 from hook_test import Case, Rows, SameBits, Trouble, batches
 from modules import T, V, Gpt, Llama
