@@ -185,6 +185,11 @@ def query_key(s, node):
     return None, None
 
 
+def projection(graph):
+    """Where a way back from the scores ends: what a product made."""
+    return lambda v: graph.producer[v] is not None and graph.producer[v].name in PRODUCT
+
+
 def rotation(s):
     """Rotary positions: queries multiplied by cosines and sines that do not depend on the tokens; else a bias on the scores."""
     graph = s.graph
@@ -192,13 +197,8 @@ def rotation(s):
         query, _ = query_key(s, node)
         if query is None:
             continue
-
-        def projection(v):
-            made = graph.producer[v]
-            return made is not None and made.name in PRODUCT
-
         waves = []
-        for v in graph.ancestors(query, stop=projection):
+        for v in graph.ancestors(query, stop=projection(graph)):
             made = graph.producer[v]
             if made is None or made.name not in SCALE:
                 continue
@@ -246,12 +246,8 @@ def added_to_scores(s, node):
             mask = node.args[3]
         return [mask] if isinstance(mask, torch.Tensor) else []
 
-    def projection(v):
-        made = graph.producer[v]
-        return made is not None and made.name in PRODUCT
-
     found = []
-    for v in graph.ancestors(node.inputs[0], stop=projection):
+    for v in graph.ancestors(node.inputs[0], stop=projection(graph)):
         made = graph.producer[v]
         if made is not None and made.name in ADD:
             found += [graph.tensors[i] for i in made.inputs if not graph.descends(i, {s.embedded})]
@@ -279,7 +275,7 @@ def mask_value(s, node):
                                  else False)
         return -math.inf if causal is True and node.name == "scaled_dot_product_attention" else UNKNOWN
     graph = s.graph
-    for v in graph.ancestors(node.inputs[0], stop=lambda v: graph.producer[v] is not None and graph.producer[v].name in PRODUCT):
+    for v in graph.ancestors(node.inputs[0], stop=projection(graph)):
         made = graph.producer[v]
         if made is None:
             continue
@@ -366,6 +362,11 @@ def causality(s, root, args, kwargs, rewind):
     return by_change(s, root, args, kwargs, rewind), by_gradient(s)
 
 
+def verdict(changed, gradient):
+    """The fact `causal` of both tests: one leak is enough."""
+    return False if False in (changed, gradient) else True if True in (changed, gradient) else UNKNOWN
+
+
 def outputs_of(s, root, args, kwargs):
     kept = []
     handle = s.blocks[-1][1].register_forward_hook(lambda module, a, out: kept.append(out))
@@ -381,11 +382,7 @@ def outputs_of(s, root, args, kwargs):
 
 
 def by_position(s, t):
-    """(samples, positions, …), whatever the order of the axes and whether the first two are one."""
-    samples = s.ids.numel() // s.n_token
-    if t.dim() == 2:
-        t = t.reshape(samples, -1, t.shape[-1]) if s.time_axis == 1 or s.ids.dim() == 1 else t.reshape(-1, samples, t.shape[-1])
-    return t.transpose(0, 1) if s.time_axis == 0 and s.ids.dim() == 2 and tuple(t.shape[:2]) == (s.n_token, samples) else t
+    return s.by_position(t, s.ids.numel() // s.n_token)
 
 
 def by_change(s, root, args, kwargs, rewind):

@@ -17,20 +17,53 @@ def inside():
     return depth > 0
 
 
+def spread(root):
+    """Whether parameters are spread over processes (by FSDP or as distributed tensors), told by names: importing them takes seconds."""
+    return (any(c.__name__ in ("FullyShardedDataParallel", "FSDPModule") for m in root.modules() for c in type(m).__mro__)
+            or any(type(p).__name__ == "DTensor" for p in root.parameters()))
+
+
+def waits_for_nobody(model):
+    """Whether `model` is in a DistributedDataParallel: what is in there computes on its own, and only the wrapper talks to others."""
+    while hasattr(model, "_orig_mod"):
+        model = model._orig_mod
+    return isinstance(model, torch.nn.parallel.DistributedDataParallel)
+
+
+def require_alone(root, independent=True):
+    """Raises where a pass of one process, as ours are, could wait for ever for the others to make it too."""
+    distributed = torch.distributed
+    several = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+    why = ("a model that is spread over processes" if spread(root)
+           else "a model with SyncBatchNorm" if several and any(isinstance(m, torch.nn.SyncBatchNorm) for m in root.modules())
+           else "one of several processes' models without DistributedDataParallel" if several and not independent else None)
+    if why:
+        raise TraceError(f"{why} may not run on one process alone, so its structure stays unread; preflight it in a process of its own")
+
+
+def device_generators():
+    """(getter, setter) of the random state of every accelerator in use. Those that nothing has woken stay asleep."""
+    found = []
+    for name in ("cuda", "xpu"):
+        device = getattr(torch, name, None)
+        if device is not None and device.is_available() and device.is_initialized():
+            found.append((device.get_rng_state_all, device.set_rng_state_all))
+    backend = getattr(torch.backends, "mps", None)
+    if backend is not None and backend.is_available() and hasattr(getattr(torch, "mps", None), "get_rng_state"):  # PyTorch 2.0
+        found.append((torch.mps.get_rng_state, torch.mps.set_rng_state))
+    return found
+
+
 @contextlib.contextmanager
 def isolated(root):
     """Keeps the random state of Python, NumPy and PyTorch and the buffers of `root`, and sets them back at the end. Yields a function
     that sets the random state back at once, so that two runs draw the same dropout."""
     global depth
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1 and any(
-            isinstance(m, torch.nn.SyncBatchNorm) for m in root.modules()):
-        raise TraceError("a model with SyncBatchNorm cannot run on one process alone, so its structure stays unread; preflight it in "
-                         "a process of its own")
+    require_alone(root)
     numpy = sys.modules.get("numpy")
-    cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
-    state = (random.getstate(), numpy and numpy.random.get_state(), torch.get_rng_state(),
-             torch.cuda.get_rng_state_all() if cuda else None)
+    state = (random.getstate(), numpy and numpy.random.get_state(), torch.get_rng_state())
+    devices = [(set_state, get_state()) for get_state, set_state in device_generators()]
+    tables = [(m, dict(m._buffers)) for m in root.modules()]  # a forward pass may put another tensor in a buffer's place
     buffers = [(b, b.detach().clone()) for b in root.buffers()]
 
     def rewind():
@@ -38,8 +71,8 @@ def isolated(root):
         if numpy:
             numpy.random.set_state(state[1])
         torch.set_rng_state(state[2])
-        if cuda:
-            torch.cuda.set_rng_state_all(state[3])
+        for set_state, kept in devices:
+            set_state(kept)
 
     depth += 1
     try:
@@ -50,6 +83,9 @@ def isolated(root):
         depth -= 1
         rewind()
         with torch.no_grad():
+            for module, kept in tables:
+                module._buffers.clear()
+                module._buffers.update(kept)
             for buffer, kept in buffers:
                 if not torch.equal(buffer, kept):
                     buffer.copy_(kept)

@@ -10,6 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 from .attention import Stats, multi_head, scaled_dot_product, sum_dtype
 from .graph import KWARG_HOOKS, name_of, tensors_in
+from .hooks import Hook
 from .norms import FUNCTIONS
 
 CHUNK = 1 << 22  # logits at a time
@@ -47,10 +48,17 @@ def norm_of(tensors):
         by_kind.setdefault((t.device, t.dtype), []).append(t)
     parts = []
     for (device, dtype), group in by_kind.items():
-        if dtype == torch.float32:
-            norms = torch._foreach_norm(group)
+        if dtype != torch.float32:
+            norms = [torch.linalg.vector_norm(t, dtype=sum_dtype(t)) for t in group]
+        elif device.type == "cpu":
+            # Squares of 1e20 overflow, but double takes several times as long, so only those that need it are summed again.
+            norms = [n if math.isfinite(n) else torch.linalg.vector_norm(t, dtype=torch.float64)
+                     for n, t in zip(torch._foreach_norm(group), group)]
         else:
-            norms = [torch.linalg.vector_norm(t, dtype=torch.float64 if dtype == torch.float64 else torch.float32) for t in group]
+            try:
+                norms = torch._foreach_norm(group, 2, sum_dtype(group[0]))
+            except TypeError:  # PyTorch before 2.4
+                norms = torch._foreach_norm(group)
         parts.append(torch.linalg.vector_norm(torch.stack([n.to(sum_dtype(n)) for n in norms])))
     first = parts[0]
     return torch.linalg.vector_norm(torch.stack([p.to(first) for p in parts])) if len(parts) > 1 else first
@@ -136,7 +144,7 @@ class Capture(TorchFunctionMode):
                 function(*args)
             except Exception as error:  # whatever it is: the model goes on
                 self.trouble(name, error)
-        return hook
+        return Hook(hook)
 
     def quiet(self, device):
         """Our own sums: no gradients, no autocast. (The mode does not see what its own handlers call; hooks would be seen.)"""
@@ -152,8 +160,8 @@ class Capture(TorchFunctionMode):
             self.block = None
             d = self.structure.d_model
             t = next((t for t in tensors_in(output) if t.is_floating_point() and t.dim() >= 2 and d in (None, t.shape[-1])), None)
-            if t is None:
-                return
+            if t is None or not (self.on or t.requires_grad):
+                return  # an evaluation between backward and step; what checkpointing runs again has gradients
             no_grad, no_cast = self.quiet(t.device)
             with no_grad, no_cast:
                 self.act[i] = std(t)
@@ -209,8 +217,7 @@ class Capture(TorchFunctionMode):
                 self.norm_in[i] = std(x)
 
     def see_loss(self, name, args, kwargs, result):
-        if self.structure.logits_at is None:
-            self.loss_input = next(tensors_in((args, kwargs)))
+        self.loss_input = next(tensors_in((args, kwargs)))  # the logits of a model that returns none, at least when it gets targets
 
     def finish(self, output, by_position):
         """At the end of a forward pass: the logits. `by_position` puts them into (samples, positions, classes)."""

@@ -62,7 +62,7 @@ def preflight(model, batch, optimizer=None, *, blocks=None, embedding=None, head
     found = facts.facts_of(s, root)
     with isolated(root) as rewind:
         changed, gradient = facts.causality(s, root, *small, rewind)
-    found["causal"] = False if False in (changed, gradient) else True if True in (changed, gradient) else facts.UNKNOWN
+    found["causal"] = facts.verdict(changed, gradient)
     with isolated(root), torch.no_grad(), uncompiled():
         output = root(*args, **kwargs)
     checks = [shapes(s, found), initial_loss(s, output, args, kwargs),
@@ -103,7 +103,8 @@ def initial_loss(s, output, args, kwargs):
     if s.vocab_size is None:
         return Check("initial loss", "no vocabulary was found", "about ln V")
     want = math.log(s.vocab_size)
-    check = Check("initial loss", "no loss and no logits were found", f"ln {s.vocab_size} = {want:.3f}, at most {LOSS_ABOVE} above")
+    check = Check("initial loss", "no loss and no logits were found",
+                  f"ln {s.vocab_size} = {want:.3f}, at most {LOSS_ABOVE} above or {LOSS_BELOW} below")
     own = next((t for t in tensors_in(output) if t.numel() == 1 and t.is_floating_point()), None)
     if own is not None:
         loss = float(own)

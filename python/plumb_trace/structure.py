@@ -6,7 +6,7 @@ import re
 import torch
 
 from . import norms as norm_probe
-from .block import ATTENTION, Block, Reader, is_attention
+from .block import Block, Reader, is_attention
 from .errors import TraceError
 from .graph import ADD, CARRY, PRODUCT, SCALE, Recorder, tensors_in
 from .isolate import cut, isolated, token_ids, uncompiled
@@ -42,6 +42,7 @@ class Structure:
     norm_sites: list = dataclasses.field(default_factory=list)  # per block: a module, an ordinal of a function, or None
     logits: int = None
     logits_at: int = None  # which tensor of the output the logits are
+    classes: int = None  # how many numbers a position's logits are
     head_weight: torch.Tensor = None
     head_path: str = None
     head_input: int = None
@@ -50,11 +51,19 @@ class Structure:
     hints: list = None
 
     def logits_of(self, output):
-        """The logits in what the model returned, or None."""
+        """The logits in what the model returned, or None. Their place decides only between tensors of their width: models that are
+        given targets return a loss before them."""
         if self.logits_at is None:
             return None
-        found = list(tensors_in(output))
-        return found[self.logits_at] if self.logits_at < len(found) else None
+        fits = [(at != self.logits_at, at, t) for at, t in enumerate(tensors_in(output))
+                if t.is_floating_point() and t.dim() >= 2 and t.shape[-1] == self.classes]
+        return min(fits, key=lambda f: f[:2])[2] if fits else None
+
+    def by_position(self, t, samples):
+        """(samples, positions, …), whatever the order of the axes and whether the first two are one."""
+        if t.dim() == 2:
+            t = t.reshape(samples, -1, t.shape[-1]) if self.time_axis == 1 or samples == 1 else t.reshape(-1, samples, t.shape[-1])
+        return t.transpose(0, 1) if self.time_axis == 0 and t.shape[1] == samples else t
 
     def drop_graph(self):
         """Lets the traced pass's tensors go."""
@@ -227,6 +236,7 @@ def find_logits(s, output):
             best = (score, at, value)
     if best:
         _, s.logits_at, s.logits = best
+        s.classes = graph.tensors[s.logits].shape[-1]
         return
     for node in graph.nodes:
         if node.name == "cross_entropy":
@@ -275,4 +285,4 @@ def common(paths):
     return re.sub(r"\.?[^.]+$", "", paths[0]) if paths else ""
 
 
-__all__ = ["ATTENTION", "Mapping", "Structure", "inspect", "inspect_batch"]
+__all__ = ["Mapping", "Structure", "inspect", "inspect_batch"]

@@ -12,7 +12,8 @@ from . import facts, measure
 from .errors import TraceError
 from .finite import first_non_finite
 from .graph import KWARG_HOOKS
-from .isolate import as_call, inside, isolated, token_ids, unwrap
+from .hooks import Hook
+from .isolate import as_call, inside, isolated, require_alone, spread, token_ids, unwrap, waits_for_nobody
 from .structure import Mapping, inspect_batch
 from .version import VERSION
 from .writer import Writer
@@ -71,8 +72,10 @@ def attach(model, out="trace.jsonl", every=25, *, step=0, tokens=0, overwrite=Fa
     if rank()[0] != 0:
         return Silent()
     mapping = Mapping(blocks, embedding, head, tied, batch_first)
-    return Trace(model, root, Writer(out, f"plumb_trace {VERSION}", config, step, overwrite), every, step, tokens, update_ratio, mapping,
-                 as_call(batch) if batch is not None else None)
+    given = as_call(batch) if batch is not None else None
+    # Last of all, when nothing else can be wrong: it may replace a file.
+    writer = Writer(out, f"plumb_trace {VERSION}", config, step, overwrite)
+    return Trace(model, root, writer, every, step, tokens, update_ratio, mapping, given)
 
 
 class Silent:
@@ -109,12 +112,13 @@ class Trace(Silent):
         self.warned, self.pending, self.flushed = set(), [], time.monotonic()
         self.tokens, self.step_tokens, self.usual_tokens, self.world = tokens, 0, 0, rank()[1]
         self.last_call = None
+        self.spread, self.independent = spread(root), waits_for_nobody(model)
         extra = {"with_kwargs": True} if KWARG_HOOKS else {}
         always = {"always_call": True} if measure.ALWAYS else {}
-        self.handles = [root.register_forward_pre_hook(self.entered, **extra), root.register_forward_hook(self.left, **always)]
+        self.handles = [root.register_forward_pre_hook(Hook(self.entered), **extra), root.register_forward_hook(Hook(self.left), **always)]
         self.counts_outside = model is not root and hasattr(model, "_orig_mod")
         if self.counts_outside:
-            self.handles.append(model.register_forward_pre_hook(self.counted, **extra))
+            self.handles.append(model.register_forward_pre_hook(Hook(self.counted), **extra))
         attached[root] = self
         atexit.register(self.close)
         self.arm()
@@ -131,8 +135,7 @@ class Trace(Silent):
         grad_norm is of the gradients as they stand (all micro-batches, averaged over ranks under DDP); probes are of the last
         micro-batch on this rank.
         """
-        if self.closed:
-            raise TraceError(f"the trace {self.path} is closed; attach the model again to go on")
+        self.require_open()
         if not isinstance(loss, (torch.Tensor, int, float)) or isinstance(loss, torch.Tensor) and loss.numel() != 1:
             raise TraceError("trace.step takes the step's loss, one number or a tensor of one element, as its first argument")
         if optimizer is not None and not hasattr(optimizer, "param_groups"):
@@ -147,6 +150,7 @@ class Trace(Silent):
 
     def log(self, **numbers):
         """Writes numbers of your own, measured after the updates so far: trace.log(val_loss=3.2)."""
+        self.require_open()
         for name, value in numbers.items():
             if name in ("row", "step", "layers", "crc"):
                 raise TraceError(f"'{name}' is a key of every row; log it under another name")
@@ -156,6 +160,7 @@ class Trace(Silent):
 
     def fact(self, name, value):
         """Writes a fact; the last row of a name counts, so this corrects what was found."""
+        self.require_open()
         with self.careful("fact"):
             self.writer.fact(name, value)
 
@@ -178,7 +183,14 @@ class Trace(Silent):
     def __exit__(self, *_):
         self.close()
 
+    def __reduce__(self):
+        return Silent, ()  # a copy of a loop that holds its trace must not write into the file of the original
+
     # What happens in a step.
+
+    def require_open(self):
+        if self.closed:
+            raise TraceError(f"the trace {self.path} is closed; attach the model again to go on")
 
     @contextlib.contextmanager
     def careful(self, name):
@@ -211,7 +223,7 @@ class Trace(Silent):
             self.capture = None
         if self.stance is not None:
             with self.careful("compiled models"):
-                torch.compiler.set_stance("default")
+                self.stance.__exit__(None, None, None)  # the user's own is back
             self.stance = None
 
     def counted(self, module, args, kwargs=None):
@@ -248,26 +260,21 @@ class Trace(Silent):
             return
         with self.careful("logits"):
             samples = self.samples_of(self.last_call)
-            self.capture.finish(output, lambda t: self.by_position(t, samples))
+            self.capture.finish(output, lambda t: self.structure.by_position(t, samples))
 
     def samples_of(self, call):
         ids = token_ids(*call)
         return ids.shape[1 - self.structure.time_axis] if ids is not None and ids.dim() == 2 else 1
 
-    def by_position(self, t, samples):
-        if t.dim() == 2:
-            t = t.reshape(samples, -1, t.shape[-1]) if self.structure.time_axis == 1 else t.reshape(-1, samples, t.shape[-1])
-        return t.transpose(0, 1) if t.dim() == 3 and self.structure.time_axis == 0 and samples > 1 else t
-
     def find_structure(self, args, kwargs):
         """Once: the parts of the model, as facts. Runs it several times on the first samples."""
         self.inspected = True
         try:
+            require_alone(self.root, self.independent)
             structure, *small = inspect_batch(self.root, args, kwargs, self.mapping)
             found = facts.facts_of(structure, self.root)
             with isolated(self.root) as rewind:
-                changed, gradient = facts.causality(structure, self.root, *small, rewind)
-            found["causal"] = False if False in (changed, gradient) else True if True in (changed, gradient) else facts.UNKNOWN
+                found["causal"] = facts.verdict(*facts.causality(structure, self.root, *small, rewind))
             for name, value in found.items():
                 self.writer.fact(name, value)
             self.mask_low = mask_low(found["mask_value"])
@@ -282,8 +289,10 @@ class Trace(Silent):
         if lr is None and optimizer is not None:
             lr = optimizer.param_groups[0]["lr"]
         gradients = [p.grad.detach() for p in self.root.parameters() if p.grad is not None]
-        norm = measure.norm_of(gradients)
-        if norm is None:
+        norm = measure.norm_of(gradients) if not self.spread else None
+        if self.spread:  # the norm of all would wait for processes that do not ask for it
+            self.trouble("grad_norm", TraceError("gradients that are spread over processes are not added up"))
+        elif norm is None:
             self.trouble("grad_norm", TraceError("no parameter has a gradient; call trace.step after loss.backward() and before "
                                                  "zero_grad()"))
         row = {"loss": loss.detach().clone() if isinstance(loss, torch.Tensor) else float(loss), "lr": lr,
@@ -351,8 +360,10 @@ class Trace(Silent):
     def find_non_finite(self, step):
         reason = "unknown"
         if self.last_call is not None:
-            with self.careful("the first non-finite output"), isolated(self.root):
-                reason = first_non_finite(self.root, *self.last_call)
+            with self.careful("the first non-finite output"):
+                require_alone(self.root, self.independent)
+                with isolated(self.root):
+                    reason = first_non_finite(self.root, *self.last_call)
         late = self.now - step
         self.writer.fact("non_finite", reason + (f" (looked for {late} steps later)" if late > 0 else ""))
 

@@ -55,8 +55,14 @@ class Writer:
     """Adds rows to the end of a file. Each is one write, so that a killed process tears at most its last row."""
 
     def __init__(self, path, producer, config, step=0, overwrite=False):
+        if not isinstance(path, (str, os.PathLike)):
+            raise TraceError(f"out is a path, not {type(path).__name__}; name a file")
         self.path = os.fspath(path)
         self.new = True
+        try:
+            header = line_of({"row": "header", "schema": SCHEMA, "producer": producer, "config": config})
+        except (TypeError, ValueError, RecursionError) as error:
+            raise TraceError(f"config cannot be written as JSON ({error}); give numbers, strings, lists and dicts") from None
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
         try:
             if os.path.exists(self.path) and os.path.getsize(self.path) and not overwrite:
@@ -73,7 +79,7 @@ class Writer:
         except OSError as error:
             raise TraceError(f"cannot write the trace {self.path}: {error.strerror}; give a path that can be written") from None
         if self.new:
-            self.write({"row": "header", "schema": SCHEMA, "producer": producer, "config": config})
+            self.write_line(header)
 
     def fact(self, name, value):
         self.write({"row": "fact", "name": name, "value": value})
@@ -86,7 +92,10 @@ class Writer:
         self.write(row)
 
     def write(self, row):
-        left = memoryview(line_of(row))
+        self.write_line(line_of(row))
+
+    def write_line(self, line):
+        left = memoryview(line)
         while left:
             left = left[os.write(self.fd, left):]
 

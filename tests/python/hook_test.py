@@ -255,6 +255,9 @@ class Trouble(Case):
             plumb_trace.attach(model, self.out)
         with self.assertRaisesRegex(plumb_trace.TraceError, "closed"):
             trace.step(1.0)
+        for call in (lambda: trace.log(val_loss=1.0), lambda: trace.fact("norm", "rms")):
+            with self.assertRaisesRegex(plumb_trace.TraceError, "closed"):
+                call()
         # An interrupted run goes on from step 2: what it writes again is cut.
         with plumb_trace.attach(model, self.out, every=2, step=2, tokens=2 * 3 * T) as trace:
             self.train(model, 2, trace)
@@ -278,7 +281,8 @@ class Trouble(Case):
     def test_wrong_arguments_are_one_sentence(self):
         model = Gpt()
         for call in (lambda: plumb_trace.attach("model"), lambda: plumb_trace.attach(model, "/nowhere/trace.jsonl"),
-                     lambda: plumb_trace.attach(model, self.out, every=-1), lambda: plumb_trace.attach(model, self.out, blocks="layers"),
+                     lambda: plumb_trace.attach(model, self.out, every=-1), lambda: plumb_trace.attach(model, 3),
+                     lambda: plumb_trace.attach(model, self.out, blocks="layers"),
                      lambda: plumb_trace.attach(model, self.out, config=3)):
             with self.assertRaises(plumb_trace.TraceError) as caught:
                 call()
@@ -289,6 +293,18 @@ class Trouble(Case):
                          lambda: trace.log(step=3)):
                 with self.assertRaises(plumb_trace.TraceError):
                     call()
+
+    def test_a_wrong_argument_leaves_the_existing_trace(self):
+        model, path = Gpt(), pathlib.Path(self.out)
+        path.write_bytes(b"an earlier trace\n")
+        loop = []
+        loop.append(loop)
+        for wrong in ({"batch": 3}, {"config": {"dtype": torch.float32}}, {"config": {"loop": loop}}, {"blocks": "layers"}, {"every": -1}):
+            with self.assertRaises(plumb_trace.TraceError) as caught:
+                plumb_trace.attach(model, self.out, overwrite=True, **wrong)
+            self.assertNotIn("\n", str(caught.exception))
+            self.assertEqual(path.read_bytes(), b"an earlier trace\n", wrong)
+        self.assertFalse(model._forward_pre_hooks)
 
     def test_an_exception_in_forward_leaves_the_model_usable(self):
         model = Gpt()

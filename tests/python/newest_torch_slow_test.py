@@ -19,6 +19,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import transformers
 
 import plumb_trace
+from beside_test import Buffers, Copies, Evaluation, Numbers, Outputs, RandomState, SeveralProcesses
 from facts_test import Facts
 from hook_test import Case, Rows, SameBits, Trouble, batches
 from modules import T, V, Gpt, Llama
@@ -175,6 +176,21 @@ class Compiled(Case):
         self.losses(lambda model: torch.compile(model, backend=backend), True)
         self.assertGreaterEqual(count.count("ran"), 3)  # steps 1, 2 and 4
 
+    def test_the_users_stance_is_kept(self):
+        def stance():
+            return torch._dynamo.eval_frame._stance.stance
+
+        with torch.compiler.set_stance("eager_on_recompile"):
+            model = Gpt()
+            trace = plumb_trace.attach(model, self.out, every=2)
+            self.assertEqual(stance(), "force_eager")
+            self.train(model, 1, trace)
+            self.assertEqual(stance(), "eager_on_recompile")
+            self.train(model, 1, trace)
+            self.assertEqual(stance(), "force_eager")
+            trace.close()
+            self.assertEqual(stance(), "eager_on_recompile")
+
 
 DDP = """
 import os, sys
@@ -187,7 +203,11 @@ os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=sys.argv[6])
 torch.set_num_threads(1)
 torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
 torch.manual_seed(1)
-model = torch.nn.parallel.DistributedDataParallel(Gpt().eval())
+model = Gpt().eval()
+if len(sys.argv) > 7:  # its forward waits for the other process
+    model.ln_f.register_forward_hook(lambda *_: torch.distributed.barrier())
+else:
+    model = torch.nn.parallel.DistributedDataParallel(model)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 with plumb_trace.attach(model, sys.argv[4] + (".%d" % rank if rank else ""), every=2) as trace:
     for step in range(4):
@@ -202,11 +222,27 @@ torch.distributed.destroy_process_group()
 
 
 class TwoProcesses(Case):
-    def test_only_the_first_writes_and_gradients_are_averaged(self):
-        port = str(20000 + os.getpid() % 20000)
+    def run_both(self, *more, port=0):
+        port = str(20000 + (os.getpid() + port) % 20000)
         folders = [str(ROOT / folder) for folder in ("python", "tests/python", "tests/support")]
-        running = [subprocess.Popen([sys.executable, "-c", DDP, *folders, self.out, str(rank), port]) for rank in range(2)]
-        self.assertEqual([p.wait(timeout=300) for p in running], [0, 0])
+        running = [subprocess.Popen([sys.executable, "-c", DDP, *folders, self.out, str(rank), port, *more], stderr=subprocess.PIPE, text=True)
+                   for rank in range(2)]
+        try:
+            said = [p.communicate(timeout=120)[1] for p in running]
+        finally:
+            for p in running:
+                p.kill()
+        self.assertEqual([p.returncode for p in running], [0, 0], said)
+        return said
+
+    def test_a_forward_that_waits_for_the_other_process(self):
+        said = self.run_both("waits", port=1)
+        self.assertIn("without DistributedDataParallel", said[0])
+        self.assertEqual(facts_of(self.rows()), {})
+        self.assertEqual(sorted(steps_of(self.rows())), [0, 1, 2, 3])
+
+    def test_only_the_first_writes_and_gradients_are_averaged(self):
+        self.run_both()
         self.assertFalse(os.path.exists(self.out + ".1"))
         steps = steps_of(self.rows())
         self.assertEqual([steps[i]["tokens"] for i in range(4)], [i * 4 * T for i in range(4)])

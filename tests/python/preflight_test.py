@@ -86,7 +86,9 @@ class Fails(unittest.TestCase):
         model = Gpt()
         with torch.no_grad():
             model.wte.weight.mul_(20)
-        self.assertEqual(self.failed(model)[0], ["initial loss"])
+        names, report = self.failed(model)
+        self.assertEqual(names, ["initial loss"])
+        self.assertIn("at most 0.6 above or 0.3 below", str(report))
 
     def test_causality(self):
         for name in ("leaking mask", "norm over the sequence"):
