@@ -42,12 +42,23 @@ void add_safetensors(CheckpointSource& source, const fs::path& path, std::size_t
   source.metadata.merge(index.metadata);
 }
 
+// A file of safetensors begins with its header's length, whose bytes may be a pickle's (640 is 80 02 hex), so
+// the header is looked for before anything else. No pickle and no archive has a '{' behind a length that
+// fits.
+bool has_safetensors_header(const FileReader& file) {
+  if (file.size() < 9) return false;
+  const std::string start = file.read_text(0, 9);
+  std::uint64_t length = 0;
+  std::memcpy(&length, start.data(), sizeof length);
+  return length <= file.size() - 8 && start[8] == '{';
+}
+
 void add_file(CheckpointSource& source, const fs::path& path) {
   const FileReader file(path);
   const std::string start = file.read_text(0, std::min<std::uint64_t>(file.size(), 8));
   const std::size_t number = source.files.size();
   source.files.push_back(path);
-  if (is_torch_file(start)) {
+  if (!has_safetensors_header(file) && is_torch_file(start)) {
     source.format = "torch";
     add_torch_archive(source, path, number);
   } else {

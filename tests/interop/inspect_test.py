@@ -7,6 +7,7 @@ import os
 import pathlib
 import random
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -89,6 +90,13 @@ class Architectures(InAFolder):
     def test_half_precision_files(self):
         for dtype in ("BF16", "F16"):
             self.expect(inspect(tiny.write_case(self.folder / dtype, case("llama"), dtype)), tiny.LLAMA_TRUTH, dtype)
+
+    def test_a_header_whose_length_begins_like_a_pickle(self):
+        text = json.dumps({"model.norm.weight": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+        for version, more in ((2, 0), (3, 0), (4, 0), (5, 0), (2, 1 << 16)):
+            length = 0x80 + (version << 8) + more
+            (self.folder / "m.safetensors").write_bytes(struct.pack("<Q", length) + text.ljust(length) + bytes(8))
+            self.assertEqual(inspect(self.folder / "m.safetensors")["format"], "safetensors", length)
 
     def test_nanogpt(self):
         answer = inspect(tiny.write_nanogpt(self.folder / "ckpt.pt"))
