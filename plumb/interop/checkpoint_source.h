@@ -34,7 +34,7 @@ struct CheckpointSource {
   std::vector<SourceTensor> tensors;            // by name
   std::map<std::string, std::string> metadata;  // a safetensors file's own
   std::string config_name;                      // a path, or what else the config came from; empty: none
-  Json config;                                  // config.json, or nanoGPT's model_args; null: none
+  Json config;                                  // config.json, or model_args in a .pt file; null: none
   bool is_shard = false;                        // one file of several: an absent tensor proves nothing
   std::vector<std::string> notes;               // what the reader should know, as sentences
 

@@ -134,7 +134,7 @@ Subject::Subject(const CheckpointSource& from) : source(from), map(map_tensors(f
 }
 
 std::string Subject::config_said() const {
-  if (config.model_type() == "nanogpt") return "model_args";
+  if (source.config_name.starts_with("model_args in ")) return "model_args";
   const auto slash = source.config_name.rfind('/');
   return slash == std::string::npos ? source.config_name : source.config_name.substr(slash + 1);
 }

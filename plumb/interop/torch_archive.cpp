@@ -139,6 +139,15 @@ Json flat_json(const Pickle& p, const PickleValue& dict) {
   return j;
 }
 
+// llama2.c's train.py saves its model_args under the same key, and they are a Llama's.
+bool is_nanogpt(const CheckpointSource& source) {
+  const auto any = [&](std::string_view words) {
+    return std::ranges::any_of(
+        source.tensors, [&](const SourceTensor& t) { return t.name.find(words) != std::string::npos; });
+  };
+  return source.config.find("n_embd") != nullptr && any("transformer.wte.") && any(".attn.c_attn.");
+}
+
 }  // namespace
 
 bool is_torch_file(std::string_view first_bytes) {
@@ -167,7 +176,7 @@ void add_torch_archive(CheckpointSource& source, const std::filesystem::path& pa
   }
   if (const PickleValue* args = p.find(p[p.root], "model_args"); args && args->kind == Kind::dict) {
     source.config = flat_json(p, *args);
-    source.config["model_type"] = "nanogpt";
+    if (is_nanogpt(source)) source.config["model_type"] = "nanogpt";
     source.config_name = "model_args in " + archive.name();
   }
 }

@@ -106,6 +106,14 @@ class Architectures(InAFolder):
         self.assertIn("fresh draw", answer["evidence"]["scaled_init"])
         self.assertEqual(answer["warnings"], [])
 
+    def test_model_args_of_somebody_else_are_not_nanogpts(self):
+        """llama2.c's ckpt.pt has the key too."""
+        answer = inspect(tiny.write_llama2c(self.folder / "ckpt.pt"))
+        self.assertEqual(answer["architecture"], "unknown")
+        self.expect(answer, {"norm": "unknown", "position": "unknown", "ffn": "glu", "tied": False, "attention": "gqa"})
+        self.assertEqual((answer["n_layer"], answer["d_model"], answer["n_head"], answer["n_kv_head"]), (tiny.L, tiny.D, tiny.HEADS, 2))
+        self.assertEqual(answer["warnings"], [])
+
     def test_torch_state_dict_in_the_file_of_transformers(self):
         c = case("opt")
         tensors = tiny.tensors_of(c)

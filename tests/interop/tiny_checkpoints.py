@@ -331,4 +331,15 @@ def write_nanogpt(path):
     return write_archive(path, pickle, {**storages, "loss": bytes(4)})
 
 
+def write_llama2c(path):
+    """ckpt.pt of llama2.c: {"model": state dict, "model_args": {...}} of a Llama with Meta's names."""
+    rows = {**linear("attention.wq", D, D), **linear("attention.wk", 2 * HEAD, D), **linear("attention.wv", 2 * HEAD, D), **linear("attention.wo", D, D),
+            **linear("feed_forward.w1", F, D), **linear("feed_forward.w2", D, F), **linear("feed_forward.w3", F, D), **norm("attention_norm"), **norm("ffn_norm")}
+    tensors = tensors_of(Case("llama2.c", None, {"tok_embeddings.weight": (V, D), **layers("layers", rows), **norm("norm"), "output.weight": (V, D)}, None))
+    args = {"dim": D, "n_layers": L, "n_heads": HEADS, "n_kv_heads": 2, "vocab_size": V, "multiple_of": 8, "max_seq_len": T}
+    pickle = b"}(" + text("model") + state_dict_opcodes(tensors) + text("model_args") + b"}("
+    pickle += b"".join(text(k) + integer(v) for k, v in args.items()) + b"uu"
+    return write_archive(path, pickle, {str(i): values.tobytes() for i, (_, values) in enumerate(tensors.values())})
+
+
 NANOGPT_TRUTH = {**GPT2_TRUTH, "ffn": "gelu"}
