@@ -155,11 +155,23 @@ const Architecture* find_architecture(std::string_view model_type) {
   return found == table.end() ? nullptr : &*found;
 }
 
+bool has_conv1d(const TensorMap& map) {
+  const SourceTensor* qkv = map.find(Part::qkv);
+  return qkv && map.has_module("c_attn") && qkv->shape.size() == 2 && qkv->size() > 0 &&
+         qkv->shape[1] == 3 * qkv->shape[0];
+}
+
 const Architecture* architecture_of_names(const TensorMap& map) {
   const auto module = [&](std::string_view m) { return map.has_module(m); };
+  const auto called = [&](Part part, std::string_view tensor) {
+    const SourceTensor* t = map.find(part);
+    return t && t->name.ends_with(tensor);
+  };
   std::string_view name;
-  if (map.has(Part::token_embed) && map.has(Part::pos_embed) && module("c_attn") && module("ln_1") &&
-      module("ln_2"))
+  // OpenAI's first GPT, which is Post-LN, has other embeddings and no norm after its layers; GPT-BigCode and
+  // nanoGPT have all of these names and no Conv1D.
+  if (called(Part::token_embed, "wte.weight") && called(Part::pos_embed, "wpe.weight") &&
+      map.has(Part::final_norm) && module("ln_1") && module("ln_2") && has_conv1d(map))
     name = "gpt2";
   else if (map.tower == "gpt_neox.layers")
     name = "gpt_neox";

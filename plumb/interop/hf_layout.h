@@ -61,6 +61,10 @@ const Architecture* find_architecture(std::string_view model_type);
 /// All rows.
 std::span<const Architecture> architectures();
 
+/// Whether q, k and v lie in a Conv1D, which is a linear layer stored [in, out]. GPT and GPT-2 have it;
+/// nanoGPT and GPT-BigCode have its name c_attn and not the layer.
+bool has_conv1d(const TensorMap& map);
+
 /// The row whose tensor names these are and no other's that we know, or nullptr. Only architectures with
 /// names of their own can be found: llama, mistral, qwen2 and gemma share theirs.
 const Architecture* architecture_of_names(const TensorMap& map);

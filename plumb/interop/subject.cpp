@@ -84,9 +84,7 @@ void settle(Subject& s, Size& known, std::int64_t tensors, const std::string& wh
 void read_tensor_sizes(Subject& s) {
   const SourceTensor *q = s.map.find(Part::q), *k = s.map.find(Part::k), *qkv = s.map.find(Part::qkv),
                      *out = s.map.find(Part::attn_out), *embed = s.map.find(Part::token_embed);
-  // GPT and GPT-2 call a Conv1D so, and a Conv1D is a linear layer stored [in, out]; nanoGPT has the name and
-  // not the layer.
-  if (is_matrix(qkv) && s.map.has_module("c_attn")) s.transposed = qkv->shape[1] == 3 * qkv->shape[0];
+  s.transposed = has_conv1d(s.map);
 
   if (s.map.n_layer > 0 && s.complete) settle(s, s.n_layer, s.map.n_layer, "n_layer", "the checkpoint");
   if (is_matrix(q)) {

@@ -68,6 +68,19 @@ class Architectures(InAFolder):
                 scaled = "yes" if c.config["model_type"] == "gpt2" else "unknown"
                 self.expect(inspect(file), {**c.truth, "scaled_init": scaled}, c.name)
 
+    def test_the_names_of_gpt2_and_of_those_that_share_some(self):
+        def of(tensors):
+            (self.folder / "m.safetensors").write_bytes(tiny.safetensors_bytes(tiny.tensors_of(tiny.Case("", None, tensors, None))))
+            return inspect(self.folder / "m.safetensors")
+
+        gpt2 = tiny.gpt2_tensors("")
+        self.assertEqual(of(gpt2)["architecture"], "gpt2")
+        gpt1 = {k.replace("wte", "tokens_embed").replace("wpe", "positions_embed"): s for k, s in gpt2.items() if not k.startswith("ln_f")}
+        answer = of(gpt1)  # Post-LN, and its initialisation is not scaled
+        self.expect(answer, {"architecture": "unknown", "placement": "unknown", "final_norm": False, "scaled_init": "no", "position": "learned"})
+        self.assertEqual(answer["warnings"], [])
+        self.assertEqual(of(tiny.gpt2_tensors(conv=False))["architecture"], "unknown")  # GPT-BigCode: q, k and v head by head
+
     def test_what_nothing_decides_is_unknown(self):
         file = self.folder / "config.json"
         file.write_text(json.dumps({"model_type": "mystery", "hidden_size": 8}))
