@@ -231,12 +231,9 @@ Answer norm_of(Subject& s) {
                                                    s.arch->norm == "rms" ? "RMSNorm" : "LayerNorm", more)};
   }
   if (bias) return {"layer", "the norms have a bias beside the gain, which RMSNorm has not"};
-  if (const auto eps = s.config.eps()) {
-    if (eps->key == "rms_norm_eps")
-      return {"rms", fmt::format("{} has the key rms_norm_eps", s.config_said())};
-    if (eps->key.starts_with("layer_norm") || eps->key.starts_with("layernorm"))
-      return {"layer", fmt::format("{} has the key {}", s.config_said(), eps->key)};
-  }
+  // layer_norm_epsilon and its like say nothing: Qwen 1, Mamba, T5 and ChatGLM call RMSNorm's so.
+  if (const auto eps = s.config.eps(); eps && eps->key == "rms_norm_eps")
+    return {"rms", fmt::format("{} has the key rms_norm_eps", s.config_said())};
   if (s.map.has(Part::norm))
     return {"unknown", "the norms have gains and no biases: RMSNorm, or LayerNorm without a bias"};
   return {"unknown", "no tensor is known as a norm"};

@@ -90,6 +90,13 @@ class Architectures(InAFolder):
         self.assertIsNone(answer["final_norm"])
         self.assertIsNone(answer["tied"])
 
+    def test_the_name_of_the_epsilon_is_no_proof_of_layer_norm(self):
+        """Qwen 1, Mamba, T5 and ChatGLM 2 have RMSNorm."""
+        file = self.folder / "config.json"
+        for model_type, key in (("qwen", "layer_norm_epsilon"), ("mamba", "layer_norm_epsilon"), ("t5", "layer_norm_epsilon"), ("chatglm", "layernorm_epsilon")):
+            file.write_text(json.dumps({"model_type": model_type, key: 1e-5}))
+            self.assertEqual(inspect(file)["norm"], "unknown", model_type)
+
     def test_shards_are_one_model_and_a_single_shard_proves_no_absence(self):
         c = case("llama")
         folder = tiny.write_shards(self.folder / "sharded", c)
