@@ -210,7 +210,10 @@ CASES = [
                                 extra=head_norms(("q_layernorm", "k_layernorm"), {"q_layernorm": HEADS, "k_layernorm": 2})), norm_bias=True),
          truth("parallel", "layer", "rope", "gqa", "swiglu", False, qk_norm="layer")),
     # Architectures that plumb does not know: names and config keys decide what they can.
-    Case("unknown-like-llama", llama_config("newthing", tie_word_embeddings=False), llama_like(llama_layer()), {**LLAMA_TRUTH, "qk_norm": "unknown"}),
+    Case("unknown-like-llama", llama_config("newthing", tie_word_embeddings=False), llama_like(llama_layer()),
+         {**LLAMA_TRUTH, "qk_norm": "unknown", "placement": "unknown"}),  # MiniMax has these names and is not Pre-LN
+    Case("unknown-like-llama-no-config", None, llama_like(llama_layer()),
+         truth("pre", "unknown", "unknown", "unknown", "glu", False, qk_norm="unknown")),
     Case("unknown-sandwich-no-config", None, llama_like(llama_layer(norms=SANDWICH)),
          truth("sandwich", "unknown", "unknown", "unknown", "glu", False, qk_norm="unknown")),
     Case("neox-no-config", None, neox(), truth("unknown", "layer", "rope", "mha", "mlp", False)),
