@@ -83,7 +83,7 @@ std::map<std::int64_t, LayerLine> lines_of(const WeightStats& w) {
   std::map<std::int64_t, double> n;
   for (const NormStats& g : w.norms) {
     const auto l = lines.find(g.layer);
-    if (l == lines.end() || g.part != Part::norm) continue;
+    if (l == lines.end() || g.part != Part::norm || g.finite == 0) continue;
     LayerLine& line = l->second;
     line.least = line.has_gain ? std::min(line.least, g.min) : g.min;
     line.most = line.has_gain ? std::max(line.most, g.max) : g.max;

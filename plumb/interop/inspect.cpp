@@ -139,6 +139,8 @@ void warn_of_values(Inspection& i) {
   std::vector<std::string> bad;
   for (const MatrixStats& m : i.weights.matrices)
     if (m.non_finite > 0) bad.push_back(fmt::format("{} ({})", m.tensor, m.non_finite));
+  for (const NormStats& n : i.weights.norms)
+    if (n.non_finite > 0) bad.push_back(fmt::format("{} ({})", n.tensor, n.non_finite));
   if (!bad.empty()) i.warnings.push_back(fmt::format("Weights that are NaN or infinite: {}.", some(bad)));
 }
 
@@ -202,9 +204,11 @@ Json to_json(const NormStats& n) {
   Json j = Json::object();
   j["role"] = part_name(n.part);
   j["tensor"] = n.tensor;
-  j["mean"] = n.mean;
-  j["min"] = n.min;
-  j["max"] = n.max;
+  const auto of_finite = [&](double v) { return n.finite > 0 ? Json(v) : Json(); };
+  j["mean"] = of_finite(n.mean);
+  j["min"] = of_finite(n.min);
+  j["max"] = of_finite(n.max);
+  j["non_finite"] = n.non_finite;
   return j;
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include "plumb/base/error.h"
 #include "plumb/base/threads.h"
@@ -174,18 +173,17 @@ std::vector<MatrixStats> measure_matrix(const Subject& s, const NamedTensor& t,
 NormStats measure_norm(const Subject& s, const NamedTensor& t) {
   std::vector<float> gain(static_cast<std::size_t>(t.tensor->size()));
   TensorReader(s.source).read(*t.tensor, 0, gain);
-  NormStats n{t.name.part,
-              t.name.layer,
-              t.tensor->name,
-              0,
-              std::numeric_limits<double>::infinity(),
-              -std::numeric_limits<double>::infinity()};
+  NormStats n{.part = t.name.part, .layer = t.name.layer, .tensor = t.tensor->name};
   const double shift = s.arch && s.arch->plus_one ? 1 : 0;
   for (const float v : gain) {
+    if (!std::isfinite(v)) {
+      ++n.non_finite;
+      continue;
+    }
     const double g = v + shift;
-    n.mean += g / static_cast<double>(gain.size());
-    n.min = std::min(n.min, g);
-    n.max = std::max(n.max, g);
+    n.min = n.finite == 0 ? g : std::min(n.min, g);
+    n.max = n.finite == 0 ? g : std::max(n.max, g);
+    n.mean += (g - n.mean) / static_cast<double>(++n.finite);
   }
   return n;
 }

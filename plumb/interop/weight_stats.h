@@ -38,6 +38,7 @@ struct NormStats {
   std::int64_t layer = -1;
   std::string tensor;
   double mean = 0, min = 0, max = 0;  // of the gain as it is applied: 1 + w where the architecture stores w
+  std::int64_t finite = 0, non_finite = 0;  // elements; NaNs and infinities are left out of the rest
 };
 
 struct WeightStats {

@@ -316,6 +316,17 @@ print(*best)
         self.assertIn("NaN or infinite: model.layers.0.mlp.up_proj.weight (2)", " ".join(answer["warnings"]))
 
 
+    def test_gains_that_are_not_finite_are_counted_and_said(self):
+        nan, inf = float("nan"), float("inf")
+        tensors = {"model.layers.0.input_layernorm.weight": ((3,), array.array("f", [1, nan, 2])),
+                   "model.layers.0.mlp.up_proj.weight": ((3, 3), normal(random.Random(3), 9)), "model.norm.weight": ((2,), array.array("f", [inf, nan]))}
+        (self.folder / "m.safetensors").write_bytes(tiny.safetensors_bytes(tensors))
+        answer = inspect(self.folder / "m.safetensors")
+        self.assertEqual({k: answer["layers"][0]["norms"][0][k] for k in ("mean", "min", "max", "non_finite")}, {"mean": 1.5, "min": 1, "max": 2, "non_finite": 1})
+        self.assertEqual({k: answer["ends"]["norms"][0][k] for k in ("mean", "min", "max", "non_finite")}, {"mean": None, "min": None, "max": None, "non_finite": 2})
+        self.assertIn("NaN or infinite: model.norm.weight (2), model.layers.0.input_layernorm.weight (1)", " ".join(answer["warnings"]))
+
+
 class ScaledInit(InAFolder):
     def answer(self, draw):
         """draw(name, shape, rng) → values of every matrix of a llama."""
