@@ -20,7 +20,7 @@ struct InitCheck {
 /// sampling error of 1/√(2n) (a uniform distribution's is smaller), so five of these make a false alarm less
 /// likely than 1e-4 for two hundred matrices; 1 % is for rounding to bf16 and truncated draws. The two kinds
 /// differ by at least √2 (one layer), which is thirty times that. No way fits: the weights were trained, or
-/// drawn in another way.
+/// drawn in another way; so does a matrix whose std is 0.
 InitCheck check_init(const WeightStats& stats, std::int64_t n_layer);
 
 }  // namespace plumb

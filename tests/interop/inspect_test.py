@@ -350,6 +350,20 @@ class ScaledInit(InAFolder):
         self.assertEqual(self.answer(uniform(lambda k, s: (6 / sum(s)) ** 0.5))["scaled_init"], "no")  # Xavier
         self.assertEqual(self.answer(uniform(lambda k, s: 0.02 * (depth if self.writes(k) else 1)))["scaled_init"], "yes")
 
+    def test_of_ways_that_fit_alike_the_simplest_is_named(self):
+        """All matrices of one shape fit one std and one by fan-in."""
+        rng, tensors = random.Random(7), {}
+        for name in ("self_attn.q_proj", "self_attn.o_proj", "mlp.up_proj", "mlp.down_proj"):
+            tensors[f"model.layers.0.{name}.weight"] = (64, 64), normal(rng, 64 * 64, 0.02)
+        (self.folder / "m.safetensors").write_bytes(tiny.safetensors_bytes(tensors))
+        self.assertIn("fits a fresh draw (one std)", inspect(self.folder / "m.safetensors")["evidence"]["scaled_init"])
+
+    def test_matrices_of_zeros_were_not_drawn(self):
+        rng = random.Random(6)
+        answer = self.answer(lambda k, s, _: normal(rng, s[0] * s[1], 0 if "o_proj" in k else 0.02))
+        self.assertEqual(answer["scaled_init"], "unknown")
+        self.assertIn("model.layers.0.self_attn.o_proj.weight has std 0", answer["evidence"]["scaled_init"])
+
     def test_trained_weights_tell_nothing(self):
         rng = random.Random(5)
         stds = {}
