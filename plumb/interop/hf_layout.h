@@ -40,6 +40,14 @@ enum class QkRule : std::uint8_t {
   layer_if_set,  // LayerNorm when the config's qk_layernorm is true
 };
 
+/// How many heads keys and values have.
+enum class KvRule : std::uint8_t {
+  config,      // as the config says; without a key, its class has a number of its own, unknown here
+  or_queries,  // likewise, without a key as many as the queries
+  queries,     // always as many as the queries
+  falcon
+};
+
 struct Architecture {
   std::string_view model_type;
   PlacementRule placement;
@@ -54,6 +62,10 @@ struct Architecture {
   bool plus_one = false;             // gains are stored as w and applied as 1 + w
   bool scaled_init = false;          // its own initialisation scales what writes to the residual stream
   std::int64_t position_offset = 0;  // rows of the position table before the first position
+  KvRule kv = KvRule::config;
+  std::int64_t d_head = 0;  // when the config has no key for it; 0: d_model / n_head
+  std::int64_t d_ff_factor =
+      0;  // d_ff / d_model when the config has no key for d_ff; 0: not a multiple of it
 };
 
 /// The row of a model_type (or of an older name of it), or nullptr.

@@ -68,6 +68,21 @@ class Architectures(InAFolder):
                 scaled = "yes" if c.config["model_type"] == "gpt2" else "unknown"
                 self.expect(inspect(file), {**c.truth, "scaled_init": scaled}, c.name)
 
+    def test_sizes_that_the_config_leaves_to_its_class(self):
+        """The numbers are the defaults of transformers' configuration files."""
+        file = self.folder / "config.json"
+        for model_type, size, value in (("qwen3", "d_head", 128), ("gemma", "d_head", 256), ("gemma2", "d_head", 256), ("gemma3_text", "d_head", 256),
+                                        ("llama", "d_head", 64), ("mystery", "d_head", None), ("gpt2", "d_ff", 4096), ("falcon", "d_ff", 4096),
+                                        ("bloom", "d_ff", 4096), ("gpt_neox", "d_ff", None), ("llama", "d_ff", None), ("llama", "n_kv_head", 16),
+                                        ("mistral", "n_kv_head", None), ("falcon", "n_kv_head", 1), ("opt", "n_kv_head", 16)):
+            file.write_text(json.dumps({"model_type": model_type, "hidden_size": 1024, "num_attention_heads": 16}))
+            self.assertEqual(inspect(file)[size], value, (model_type, size))
+
+        c = case("qwen3")  # a head's size comes from the tensors where they have it
+        config = {k: v for k, v in c.config.items() if k != "head_dim"} | {"model_type": "mystery"}
+        answer = inspect(tiny.write_case(self.folder / "m", tiny.Case("m", config, c.tensors, None)))
+        self.assertEqual((answer["d_head"], answer["n_kv_head"], answer["warnings"]), (8, 2, []))
+
     def test_the_names_of_gpt2_and_of_those_that_share_some(self):
         def of(tensors):
             (self.folder / "m.safetensors").write_bytes(tiny.safetensors_bytes(tiny.tensors_of(tiny.Case("", None, tensors, None))))
