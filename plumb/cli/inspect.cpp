@@ -9,6 +9,7 @@
 #include <map>
 
 #include "plumb/base/error.h"
+#include "plumb/base/median.h"
 #include "plumb/base/text.h"
 #include "plumb/cli/flags.h"
 #include "plumb/cli/interrupt.h"
@@ -106,7 +107,7 @@ void print_layers(const WeightStats& w) {
     fmt::print("{:>5}", layer);
     for (const double std : {l.inner, l.out, l.up, l.down})
       fmt::print("  {} {:>9.4g}", terminal_bar(std, most, 12), std);
-    fmt::print("  {:>6}  {:>8}", l.alpha.empty() ? "-" : fmt::format("{:.2f}", l.alpha[l.alpha.size() / 2]),
+    fmt::print("  {:>6}  {:>8}", l.alpha.empty() ? "-" : fmt::format("{:.2f}", middle_of(l.alpha)),
                l.outliers);
     if (l.has_gain) fmt::print("  {:.3f} [{:.3f}, {:.3f}]", l.gain, l.least, l.most);
     fmt::print("\n");

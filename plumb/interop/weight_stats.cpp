@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "plumb/base/error.h"
+#include "plumb/base/median.h"
 #include "plumb/base/threads.h"
 
 namespace plumb {
@@ -65,13 +66,14 @@ struct Sums {
 };
 
 void find_outliers(MatrixStats& m, const std::vector<double>& by_input) {
-  std::vector<double> sorted = by_input;
-  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-  std::ranges::nth_element(sorted, middle);
-  if (!(*middle > 0)) return;
+  std::vector<double> norms;
+  for (const double squares : by_input) norms.push_back(std::sqrt(squares));
+  std::ranges::sort(norms);
+  const double median = middle_of(norms);
+  if (!(median > 0)) return;
   std::vector<std::int64_t> channels;
   for (std::size_t i = 0; i < by_input.size(); ++i) {
-    const double ratio = std::sqrt(by_input[i] / *middle);
+    const double ratio = std::sqrt(by_input[i]) / median;
     m.largest_channel = std::max(m.largest_channel, ratio);
     if (ratio > outlier_ratio) channels.push_back(static_cast<std::int64_t>(i));
   }

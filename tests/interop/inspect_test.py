@@ -7,6 +7,7 @@ import os
 import pathlib
 import random
 import re
+import statistics
 import struct
 import subprocess
 import sys
@@ -249,7 +250,17 @@ class Statistics(InAFolder):
         self.assertEqual((m["out"], m["in"]), (64, 20))
         self.assertEqual(m["outlier_channels"], [7])
         norms = sorted(math.sqrt(sum(w[r * 20 + c] ** 2 for r in range(64))) for c in range(20))
-        self.assertAlmostEqual(m["largest_channel_over_median"], norms[-1] / norms[10], 6)
+        self.assertAlmostEqual(m["largest_channel_over_median"], norms[-1] / statistics.median(norms), 6)
+
+    def test_the_table_has_the_median_of_two_exponents(self):
+        rng = random.Random(8)
+        tensors = {f"model.layers.0.mlp.{name}.weight": ((60, 60), normal(rng, 3600)) for name in ("up_proj", "down_proj")}
+        file = self.folder / "m.safetensors"
+        file.write_bytes(tiny.safetensors_bytes(tensors))
+        alphas = [m["alpha"] for m in inspect(file)["layers"][0]["matrices"]]
+        self.assertGreater(abs(alphas[0] - alphas[1]), 0.1)
+        shown = re.search(r"^ +0  (?:[# .]*[#.] +[\d.e-]+  )+ *([\d.]+) +0$", run("inspect", file).stdout, re.M)
+        self.assertAlmostEqual(float(shown[1]), sum(alphas) / 2, delta=0.006)
 
     def test_fused_matrices_are_taken_apart(self):
         """Values name their part: q 1, k 2, v 3, in each of the layouts."""
