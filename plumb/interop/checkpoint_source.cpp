@@ -19,6 +19,10 @@ namespace {
 constexpr std::uint64_t max_config_bytes = 16'000'000, max_index_bytes = 64'000'000;
 constexpr std::size_t max_config_values = 500'000, max_index_values = 1'000'000, max_shards = 10'000;
 
+// All shards together: a mixture of a trillion parameters with its scales has some 150,000 tensors.
+constexpr std::size_t max_tensors = 500'000;
+constexpr std::size_t max_named = 5, max_name = 120;
+
 bool is_there(const fs::path& p) {
   std::error_code ignored;
   return fs::exists(p, ignored);
@@ -65,6 +69,9 @@ void add_file(CheckpointSource& source, const fs::path& path) {
     source.format = "safetensors";
     add_safetensors(source, path, number);
   }
+  if (source.tensors.size() > max_tensors)
+    bad_input("{} has more than {} tensors, which is the most that is read; check that it is the right file",
+              source.name, max_tensors);
 }
 
 // model.safetensors.index.json: {"weight_map": {tensor: file}}.
@@ -97,10 +104,11 @@ void add_shards(CheckpointSource& source, const fs::path& path, const Json& inde
       if (!found.contains(tensor))
         bad_input("{} places '{}' in {}, which does not have it; get both files again", name,
                   tensor.substr(0, 120), shard);
-    for (const std::string& tensor : found)
-      if (!tensors.contains(tensor))
-        source.notes.push_back(
-            fmt::format("{} holds '{}', which the index does not place there.", shard, tensor));
+    std::vector<std::string> unlisted;
+    std::ranges::set_difference(found, tensors, std::back_inserter(unlisted));
+    if (!unlisted.empty())
+      source.notes.push_back(fmt::format("{} holds {} tensors that the index does not place there: {}.",
+                                         shard.substr(0, max_name), unlisted.size(), some_of(unlisted)));
   }
 }
 
@@ -243,6 +251,14 @@ const SourceTensor* CheckpointSource::find(std::string_view tensor) const {
 bool CheckpointSource::is_readable(const SourceTensor& t) {
   return t.contiguous && t.type != StoredType::f8_e4m3 && t.type != StoredType::f8_e5m2 &&
          t.type != StoredType::f8_e8m0;
+}
+
+std::string some_of(const std::vector<std::string>& names) {
+  std::vector<std::string> first;
+  for (const std::string& name : names)
+    if (first.size() < max_named) first.push_back(name.substr(0, max_name));
+  return join(first) +
+         (names.size() > max_named ? fmt::format(" and {} more", names.size() - max_named) : "");
 }
 
 CheckpointSource open_checkpoint_source(const fs::path& what, const fs::path& config) {

@@ -43,6 +43,9 @@ struct CheckpointSource {
   static bool is_readable(const SourceTensor&);
 };
 
+/// The first five of the names, each cut to 120 bytes, and how many more there are.
+std::string some_of(const std::vector<std::string>& names);
+
 /// Opens a folder (with the names that Hugging Face gives files in it), a .safetensors file, a PyTorch zip
 /// archive (.bin, .pt, .pth), an index of shards, or a config.json alone; `config` overrides the config.json
 /// beside it. Reads headers and pickles, no tensors; a hostile file is refused with one sentence (bad_input)
