@@ -92,9 +92,10 @@ void find_tail(MatrixStats& m, const Sums& sums, bool transposed) {
     return;
   }
   // The eigenvalues of WᵀW and WWᵀ are the same but for zeros, so the order of storage does not matter.
-  m.tail = fit_tail(transposed ? gram_eigenvalues(sums.kept, m.in, m.out)
-                               : gram_eigenvalues(sums.kept, m.out, m.in));
-  if (!m.tail) m.no_tail = "it has fewer than 50 eigenvalues other than zero";
+  const TailSearch tail = fit_tail(transposed ? gram_eigenvalues(sums.kept, m.in, m.out)
+                                              : gram_eigenvalues(sums.kept, m.out, m.in));
+  m.tail = tail.fit;
+  m.no_tail = tail.why_not;
 }
 
 // How a matrix is read: which axis holds the inputs, and whether its elements are kept for the spectrum.

@@ -300,6 +300,11 @@ class Statistics(InAFolder):
         m = self.one_layer(w, (n, n))["matrices"][0]
         self.assertAlmostEqual(m["alpha"], 3, delta=2 / math.sqrt(n))
 
+    def test_why_there_is_no_exponent(self):
+        identity = array.array("f", [float(i % 65 == 0) for i in range(64 * 64)])
+        self.assertEqual(self.one_layer(identity, (64, 64))["matrices"][0]["no_alpha"], "its eigenvalues are all equal")
+        self.assertIn("fewer than 50", self.one_layer(normal(random.Random(1), 64 * 49), (64, 49))["matrices"][0]["no_alpha"])
+
     def test_the_tail_exponent_against_numpy(self):
         """numpy.linalg.svd and a fit written from Clauset et al. 2009, on a matrix with heavy-tailed elements."""
         peer = '''
