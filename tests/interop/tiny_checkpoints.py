@@ -18,9 +18,9 @@ STD = 0.02
 class Case:
     """One checkpoint: config (None: no file), {tensor name: shape}, the truth, and how it is drawn."""
 
-    def __init__(self, name, config, tensors, truth, scaled=(), zero_gain=False, same=None, no_gain=()):
+    def __init__(self, name, config, tensors, truth, scaled=(), zero_gain=False):
         self.name, self.config, self.tensors, self.truth = name, config, tensors, truth
-        self.scaled, self.zero_gain, self.same = scaled, zero_gain, same
+        self.scaled, self.zero_gain = scaled, zero_gain
 
 
 def layers(prefix, rows, n=L):
