@@ -157,7 +157,8 @@ class Hostile(unittest.TestCase):
         self.file("0.safetensors", safetensors(header))
         done = subprocess.run([PLUMB, "inspect", str(self.index({"x0": "0.safetensors"}))], capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("0.safetensors holds 199999 tensors that the index does not place there: x1, x10, x100, x1000, x10000 and 199994 more.", done.stdout)
+        self.assertIn("0.safetensors holds 199999 tensors that the index does not place there: x1, x10, x100, x1000, x10000 and 199994 more.",
+                      done.stdout)
         self.assertLess(len(done.stdout), 5000)
         for i in (1, 2):
             (self.folder / f"{i}.safetensors").symlink_to("0.safetensors")
