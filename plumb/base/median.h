@@ -7,6 +7,12 @@
 
 namespace plumb {
 
+/// The middle value of an ascending list, or the mean of the two; not for an empty one.
+inline double middle_of(const std::vector<double>& ascending) {
+  const std::size_t n = ascending.size();
+  return (ascending[(n - 1) / 2] + ascending[n / 2]) / 2;
+}
+
 /// The median, and the k-th smallest and k-th largest values, which hold the distribution's median between
 /// them with a probability of at least 95 % whatever the distribution (the sign test's interval: the number
 /// of values below the median is binomial with p = 1/2). Takes 6 values or more; fewer cannot give 95 %, and
@@ -16,7 +22,7 @@ struct Median {
   explicit Median(std::vector<double> v) {
     std::ranges::sort(v);
     const std::size_t n = v.size();
-    value = (v[(n - 1) / 2] + v[n / 2]) / 2;
+    value = middle_of(v);
     // The largest k with P(fewer than k of n fair coins are heads) <= 2.5 %.
     std::size_t k = 0;
     double term = std::pow(0.5, static_cast<double>(n)), below = term;

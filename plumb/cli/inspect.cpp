@@ -9,6 +9,7 @@
 #include <map>
 
 #include "plumb/base/error.h"
+#include "plumb/base/median.h"
 #include "plumb/base/text.h"
 #include "plumb/cli/flags.h"
 #include "plumb/cli/interrupt.h"
@@ -83,7 +84,7 @@ std::map<std::int64_t, LayerLine> lines_of(const WeightStats& w) {
   std::map<std::int64_t, double> n;
   for (const NormStats& g : w.norms) {
     const auto l = lines.find(g.layer);
-    if (l == lines.end() || g.part != Part::norm) continue;
+    if (l == lines.end() || g.part != Part::norm || g.finite == 0) continue;
     LayerLine& line = l->second;
     line.least = line.has_gain ? std::min(line.least, g.min) : g.min;
     line.most = line.has_gain ? std::max(line.most, g.max) : g.max;
@@ -106,7 +107,7 @@ void print_layers(const WeightStats& w) {
     fmt::print("{:>5}", layer);
     for (const double std : {l.inner, l.out, l.up, l.down})
       fmt::print("  {} {:>9.4g}", terminal_bar(std, most, 12), std);
-    fmt::print("  {:>6}  {:>8}", l.alpha.empty() ? "-" : fmt::format("{:.2f}", l.alpha[l.alpha.size() / 2]),
+    fmt::print("  {:>6}  {:>8}", l.alpha.empty() ? "-" : fmt::format("{:.2f}", middle_of(l.alpha)),
                l.outliers);
     if (l.has_gain) fmt::print("  {:.3f} [{:.3f}, {:.3f}]", l.gain, l.least, l.most);
     fmt::print("\n");

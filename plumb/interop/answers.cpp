@@ -111,9 +111,13 @@ Answer placement_of_unknown(const Subject& s, const std::vector<std::string>& no
   if (norms.empty()) return {"unknown", "no tensor is known as a norm of a layer"};
   for (const std::string_view key : {"use_parallel_residual", "parallel_attn", "parallel_residual"})
     if (s.config.flag(key).value_or(false)) return {"parallel", fmt::format("{} is true", key)};
-  if (has(norms, "input_layernorm") && has(norms, "post_attention_layernorm") && norms.size() == 2)
+  // Where a norm stands is the code's own matter: MiniMax and ChatGLM-6B have Llama's two names and take the
+  // skip after the norm. Only those that are a Llama in every name are taken for one.
+  const auto module = [&](std::string_view m) { return s.map.has_module(m); };
+  if (has(norms, "input_layernorm") && has(norms, "post_attention_layernorm") && norms.size() == 2 &&
+      s.config.model_type().empty() && module("q_proj") && module("gate_proj") && !s.map.has(Part::router))
     return {"pre",
-            norms_text(norms) + ": by these names, the norm before attention and the norm before the FFN"};
+            norms_text(norms) + ": with Llama's names for all matrices, the norms before attention and FFN"};
   if (norms.size() == 1)
     return {"unknown", norms_text(norms) + " alone: branches in parallel share one, but names do not say so"};
   return {"unknown", norms_text(norms) + ", names that do not say where they stand"};
@@ -231,12 +235,9 @@ Answer norm_of(Subject& s) {
                                                    s.arch->norm == "rms" ? "RMSNorm" : "LayerNorm", more)};
   }
   if (bias) return {"layer", "the norms have a bias beside the gain, which RMSNorm has not"};
-  if (const auto eps = s.config.eps()) {
-    if (eps->key == "rms_norm_eps")
-      return {"rms", fmt::format("{} has the key rms_norm_eps", s.config_said())};
-    if (eps->key.starts_with("layer_norm") || eps->key.starts_with("layernorm"))
-      return {"layer", fmt::format("{} has the key {}", s.config_said(), eps->key)};
-  }
+  // layer_norm_epsilon and its like say nothing: Qwen 1, Mamba, T5 and ChatGLM call RMSNorm's so.
+  if (const auto eps = s.config.eps(); eps && eps->key == "rms_norm_eps")
+    return {"rms", fmt::format("{} has the key rms_norm_eps", s.config_said())};
   if (s.map.has(Part::norm))
     return {"unknown", "the norms have gains and no biases: RMSNorm, or LayerNorm without a bias"};
   return {"unknown", "no tensor is known as a norm"};

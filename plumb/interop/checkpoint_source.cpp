@@ -19,6 +19,10 @@ namespace {
 constexpr std::uint64_t max_config_bytes = 16'000'000, max_index_bytes = 64'000'000;
 constexpr std::size_t max_config_values = 500'000, max_index_values = 1'000'000, max_shards = 10'000;
 
+// All shards together: a mixture of a trillion parameters with its scales has some 150,000 tensors.
+constexpr std::size_t max_tensors = 500'000;
+constexpr std::size_t max_named = 5, max_name = 120;
+
 bool is_there(const fs::path& p) {
   std::error_code ignored;
   return fs::exists(p, ignored);
@@ -42,18 +46,32 @@ void add_safetensors(CheckpointSource& source, const fs::path& path, std::size_t
   source.metadata.merge(index.metadata);
 }
 
+// A file of safetensors begins with its header's length, whose bytes may be a pickle's (640 is 80 02 hex), so
+// the header is looked for before anything else. No pickle and no archive has a '{' behind a length that
+// fits.
+bool has_safetensors_header(const FileReader& file) {
+  if (file.size() < 9) return false;
+  const std::string start = file.read_text(0, 9);
+  std::uint64_t length = 0;
+  std::memcpy(&length, start.data(), sizeof length);
+  return length <= file.size() - 8 && start[8] == '{';
+}
+
 void add_file(CheckpointSource& source, const fs::path& path) {
   const FileReader file(path);
   const std::string start = file.read_text(0, std::min<std::uint64_t>(file.size(), 8));
   const std::size_t number = source.files.size();
   source.files.push_back(path);
-  if (is_torch_file(start)) {
+  if (!has_safetensors_header(file) && is_torch_file(start)) {
     source.format = "torch";
     add_torch_archive(source, path, number);
   } else {
     source.format = "safetensors";
     add_safetensors(source, path, number);
   }
+  if (source.tensors.size() > max_tensors)
+    bad_input("{} has more than {} tensors, which is the most that is read; check that it is the right file",
+              source.name, max_tensors);
 }
 
 // model.safetensors.index.json: {"weight_map": {tensor: file}}.
@@ -86,10 +104,11 @@ void add_shards(CheckpointSource& source, const fs::path& path, const Json& inde
       if (!found.contains(tensor))
         bad_input("{} places '{}' in {}, which does not have it; get both files again", name,
                   tensor.substr(0, 120), shard);
-    for (const std::string& tensor : found)
-      if (!tensors.contains(tensor))
-        source.notes.push_back(
-            fmt::format("{} holds '{}', which the index does not place there.", shard, tensor));
+    std::vector<std::string> unlisted;
+    std::ranges::set_difference(found, tensors, std::back_inserter(unlisted));
+    if (!unlisted.empty())
+      source.notes.push_back(fmt::format("{} holds {} tensors that the index does not place there: {}.",
+                                         shard.substr(0, max_name), unlisted.size(), some_of(unlisted)));
   }
 }
 
@@ -232,6 +251,14 @@ const SourceTensor* CheckpointSource::find(std::string_view tensor) const {
 bool CheckpointSource::is_readable(const SourceTensor& t) {
   return t.contiguous && t.type != StoredType::f8_e4m3 && t.type != StoredType::f8_e5m2 &&
          t.type != StoredType::f8_e8m0;
+}
+
+std::string some_of(const std::vector<std::string>& names) {
+  std::vector<std::string> first;
+  for (const std::string& name : names)
+    if (first.size() < max_named) first.push_back(name.substr(0, max_name));
+  return join(first) +
+         (names.size() > max_named ? fmt::format(" and {} more", names.size() - max_named) : "");
 }
 
 CheckpointSource open_checkpoint_source(const fs::path& what, const fs::path& config) {

@@ -34,7 +34,7 @@ struct CheckpointSource {
   std::vector<SourceTensor> tensors;            // by name
   std::map<std::string, std::string> metadata;  // a safetensors file's own
   std::string config_name;                      // a path, or what else the config came from; empty: none
-  Json config;                                  // config.json, or nanoGPT's model_args; null: none
+  Json config;                                  // config.json, or model_args in a .pt file; null: none
   bool is_shard = false;                        // one file of several: an absent tensor proves nothing
   std::vector<std::string> notes;               // what the reader should know, as sentences
 
@@ -42,6 +42,9 @@ struct CheckpointSource {
   /// Whether the type is one that read_values turns into floats.
   static bool is_readable(const SourceTensor&);
 };
+
+/// The first five of the names, each cut to 120 bytes, and how many more there are.
+std::string some_of(const std::vector<std::string>& names);
 
 /// Opens a folder (with the names that Hugging Face gives files in it), a .safetensors file, a PyTorch zip
 /// archive (.bin, .pt, .pth), an index of shards, or a config.json alone; `config` overrides the config.json

@@ -8,6 +8,7 @@ namespace {
 
 using P = PlacementRule;
 using F = FusedLayout;
+using K = KvRule;
 
 // nanogpt is no model_type of Hugging Face: torch_archive.cpp calls a checkpoint with nanoGPT's model_args
 // so.
@@ -19,7 +20,9 @@ constexpr std::array table{
                  .fused = F::concat,
                  .activation = "gelu_new",
                  .tied = true,
-                 .scaled_init = true},
+                 .scaled_init = true,
+                 .kv = K::queries,
+                 .d_ff_factor = 4},
     Architecture{.model_type = "nanogpt",
                  .placement = P::pre,
                  .norm = "layer",
@@ -27,14 +30,17 @@ constexpr std::array table{
                  .fused = F::concat,
                  .activation = "gelu",
                  .tied = true,
-                 .scaled_init = true},
+                 .scaled_init = true,
+                 .kv = K::queries,
+                 .d_ff_factor = 4},
     Architecture{.model_type = "llama",
                  .placement = P::pre,
                  .norm = "rms",
                  .position = "rope",
                  .gated = true,
                  .activation = "silu",
-                 .eps = 1e-6},
+                 .eps = 1e-6,
+                 .kv = K::or_queries},
     Architecture{.model_type = "mistral",
                  .placement = P::pre,
                  .norm = "rms",
@@ -56,7 +62,8 @@ constexpr std::array table{
                  .qk = QkRule::rms,
                  .gated = true,
                  .activation = "silu",
-                 .eps = 1e-6},
+                 .eps = 1e-6,
+                 .d_head = 128},
     Architecture{.model_type = "gemma",
                  .placement = P::pre,
                  .norm = "rms",
@@ -65,7 +72,8 @@ constexpr std::array table{
                  .activation = "gelu_pytorch_tanh",
                  .eps = 1e-6,
                  .tied = true,
-                 .plus_one = true},
+                 .plus_one = true,
+                 .d_head = 256},
     Architecture{.model_type = "gemma2",
                  .placement = P::sandwich,
                  .norm = "rms",
@@ -74,7 +82,8 @@ constexpr std::array table{
                  .activation = "gelu_pytorch_tanh",
                  .eps = 1e-6,
                  .tied = true,
-                 .plus_one = true},
+                 .plus_one = true,
+                 .d_head = 256},
     Architecture{.model_type = "gemma3",
                  .placement = P::sandwich,
                  .norm = "rms",
@@ -84,47 +93,56 @@ constexpr std::array table{
                  .activation = "gelu_pytorch_tanh",
                  .eps = 1e-6,
                  .tied = true,
-                 .plus_one = true},
+                 .plus_one = true,
+                 .d_head = 256},
     Architecture{.model_type = "opt",
                  .placement = P::opt,
                  .norm = "layer",
                  .position = "learned",
                  .activation = "relu",
                  .tied = true,
-                 .position_offset = 2},
+                 .position_offset = 2,
+                 .kv = K::queries},
     Architecture{.model_type = "bloom",
                  .placement = P::pre,
                  .norm = "layer",
                  .position = "alibi",
                  .fused = F::per_head,
                  .activation = "gelu_new",
-                 .tied = true},
+                 .tied = true,
+                 .kv = K::queries,
+                 .d_ff_factor = 4},
     Architecture{.model_type = "falcon",
                  .placement = P::falcon,
                  .norm = "layer",
                  .position = "",
                  .fused = F::grouped,
                  .activation = "gelu",
-                 .tied = true},
+                 .tied = true,
+                 .kv = K::falcon,
+                 .d_ff_factor = 4},
     Architecture{.model_type = "gpt_neox",
                  .placement = P::gpt_neox,
                  .norm = "layer",
                  .position = "rope",
                  .fused = F::per_head,
-                 .activation = "gelu"},
+                 .activation = "gelu",
+                 .kv = K::queries},
     Architecture{.model_type = "phi",
                  .placement = P::parallel,
                  .norm = "layer",
                  .position = "rope",
                  .qk = QkRule::layer_if_set,
-                 .activation = "gelu_new"},
+                 .activation = "gelu_new",
+                 .kv = K::or_queries},
     Architecture{.model_type = "olmo2",
                  .placement = P::post_branch,
                  .norm = "rms",
                  .position = "rope",
                  .qk = QkRule::rms_all,
                  .gated = true,
-                 .activation = "silu"},
+                 .activation = "silu",
+                 .kv = K::or_queries},
     Architecture{.model_type = "stablelm",
                  .placement = P::stablelm,
                  .norm = "layer",
@@ -155,11 +173,23 @@ const Architecture* find_architecture(std::string_view model_type) {
   return found == table.end() ? nullptr : &*found;
 }
 
+bool has_conv1d(const TensorMap& map) {
+  const SourceTensor* qkv = map.find(Part::qkv);
+  return qkv && map.has_module("c_attn") && qkv->shape.size() == 2 && qkv->size() > 0 &&
+         qkv->shape[1] == 3 * qkv->shape[0];
+}
+
 const Architecture* architecture_of_names(const TensorMap& map) {
   const auto module = [&](std::string_view m) { return map.has_module(m); };
+  const auto called = [&](Part part, std::string_view tensor) {
+    const SourceTensor* t = map.find(part);
+    return t && t->name.ends_with(tensor);
+  };
   std::string_view name;
-  if (map.has(Part::token_embed) && map.has(Part::pos_embed) && module("c_attn") && module("ln_1") &&
-      module("ln_2"))
+  // OpenAI's first GPT, which is Post-LN, has other embeddings and no norm after its layers; GPT-BigCode and
+  // nanoGPT have all of these names and no Conv1D.
+  if (called(Part::token_embed, "wte.weight") && called(Part::pos_embed, "wpe.weight") &&
+      map.has(Part::final_norm) && module("ln_1") && module("ln_2") && has_conv1d(map))
     name = "gpt2";
   else if (map.tower == "gpt_neox.layers")
     name = "gpt_neox";

@@ -40,6 +40,14 @@ enum class QkRule : std::uint8_t {
   layer_if_set,  // LayerNorm when the config's qk_layernorm is true
 };
 
+/// How many heads keys and values have.
+enum class KvRule : std::uint8_t {
+  config,      // as the config says; without a key, its class has a number of its own, unknown here
+  or_queries,  // likewise, without a key as many as the queries
+  queries,     // always as many as the queries
+  falcon
+};
+
 struct Architecture {
   std::string_view model_type;
   PlacementRule placement;
@@ -54,12 +62,20 @@ struct Architecture {
   bool plus_one = false;             // gains are stored as w and applied as 1 + w
   bool scaled_init = false;          // its own initialisation scales what writes to the residual stream
   std::int64_t position_offset = 0;  // rows of the position table before the first position
+  KvRule kv = KvRule::config;
+  std::int64_t d_head = 0;  // when the config has no key for it; 0: d_model / n_head
+  std::int64_t d_ff_factor =
+      0;  // d_ff / d_model when the config has no key for d_ff; 0: not a multiple of it
 };
 
 /// The row of a model_type (or of an older name of it), or nullptr.
 const Architecture* find_architecture(std::string_view model_type);
 /// All rows.
 std::span<const Architecture> architectures();
+
+/// Whether q, k and v lie in a Conv1D, which is a linear layer stored [in, out]. GPT and GPT-2 have it;
+/// nanoGPT and GPT-BigCode have its name c_attn and not the layer.
+bool has_conv1d(const TensorMap& map);
 
 /// The row whose tensor names these are and no other's that we know, or nullptr. Only architectures with
 /// names of their own can be found: llama, mistral, qwen2 and gemma share theirs.

@@ -31,9 +31,7 @@ double factor(const Way& way, const MatrixStats& m, std::int64_t n_layer) {
   return std::sqrt(fan * (way.scaled && m.writes_to_stream() ? 2.0 * static_cast<double>(n_layer) : 1.0));
 }
 
-bool is_drawn(const MatrixStats& m) {
-  return m.layer >= 0 && m.part < Part::router && m.n() > 1 && m.std > 0;
-}
+bool is_drawn(const MatrixStats& m) { return m.layer >= 0 && m.part < Part::router && m.n() > 1; }
 
 double tolerance(const MatrixStats& m) {
   return std::max(sigmas / std::sqrt(2.0 * static_cast<double>(m.n())), rounding);
@@ -68,6 +66,11 @@ InitCheck check_init(const WeightStats& stats, std::int64_t n_layer) {
   std::vector<MatrixStats> matrices;
   for (const MatrixStats& m : stats.matrices)
     if (is_drawn(m)) matrices.push_back(m);
+  // Output matrices that start at zero are a choice of their own: what else was drawn does not tell their
+  // scale.
+  if (const auto set = std::ranges::find_if(matrices, [](const MatrixStats& m) { return !(m.std > 0); });
+      set != matrices.end())
+    return {V::trained, set->tensor + " has std 0, so it was not drawn"};
   const double writers = pooled_std(matrices, true), others = pooled_std(matrices, false);
   if (n_layer < 1 || writers <= 0 || others <= 0)
     return {V::nothing, "there are no weights of attention and FFN to measure"};
@@ -81,7 +84,9 @@ InitCheck check_init(const WeightStats& stats, std::int64_t n_layer) {
   });
   std::string_view plain, scaled;
   for (const Way& way : ways)
-    if (centred && fits(way, matrices, n_layer)) (way.scaled ? scaled : plain) = way.name;
+    if (std::string_view& first = way.scaled ? scaled : plain;
+        first.empty() && centred && fits(way, matrices, n_layer))
+      first = way.name;
   if (!plain.empty() && !scaled.empty())
     return {V::both, measured + "; the matrices are too small to tell drawn with from drawn without"};
   if (!scaled.empty())

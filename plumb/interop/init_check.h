@@ -17,10 +17,10 @@ struct InitCheck {
 /// 1/√(fan_in + fan_out), each without and with 1/√(2·n_layer) on attention output and FFN output. One number
 /// (the overall std) is fitted, weighted by elements; a way fits when each matrix's std lies within
 /// max(5/√(2n), 1 %) of it and each mean within 5/√n stds of zero. A std from n normal draws has a relative
-/// sampling error of 1/√(2n) (a uniform distribution's is smaller), so five of these make a false alarm less
-/// likely than 1e-4 for two hundred matrices; 1 % is for rounding to bf16 and truncated draws. The two kinds
-/// differ by at least √2 (one layer), which is thirty times that. No way fits: the weights were trained, or
-/// drawn in another way.
+/// sampling error of 1/√(2n) (a uniform distribution's is smaller), so five of these, for stds and means,
+/// make the chance of a false alarm about 2e-4 for two hundred matrices; 1 % is for rounding to bf16 and
+/// truncated draws. The two kinds differ by at least √2 (one layer), which is thirty times that. No way fits,
+/// or a matrix has std 0: the weights were trained, or drawn in another way.
 InitCheck check_init(const WeightStats& stats, std::int64_t n_layer);
 
 }  // namespace plumb

@@ -13,14 +13,6 @@ namespace plumb {
 namespace {
 
 constexpr double least_eps = 1e-8, most_eps = 1e-5;
-constexpr std::size_t max_named = 5;
-
-std::string some(const std::vector<std::string>& names) {
-  std::vector<std::string> first(
-      names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), max_named)));
-  return join(first) +
-         (names.size() > max_named ? fmt::format(" and {} more", names.size() - max_named) : "");
-}
 
 std::optional<HfConfig::Real> eps_of(const Subject& s) {
   if (s.spec) return HfConfig::Real{"norm_eps", s.spec->norm_eps};
@@ -116,18 +108,18 @@ void warn_of_layers(const Subject& s, Inspection& i) {
     if (!example.empty()) continue;
     std::vector<std::string> differ;
     std::ranges::set_symmetric_difference(first, here, std::back_inserter(differ));
-    example = some(differ);
+    example = some_of(differ);
   }
   if (!unlike.empty())
     i.warnings.push_back(
         fmt::format("Layers {} do not have the tensors of layer 0; in layer {} these differ: {}.",
-                    some(unlike), unlike.front(), example));
+                    some_of(unlike), unlike.front(), example));
 }
 
 void warn_of_names(const Subject& s, Inspection& i) {
   if (!s.map.unknown.empty())
     i.warnings.push_back(fmt::format("{} tensors have names that are not known here: {}.",
-                                     s.map.unknown.size(), some(s.map.unknown)));
+                                     s.map.unknown.size(), some_of(s.map.unknown)));
   if (s.map.side > 0)
     i.notes.push_back(
         fmt::format("{} tensors belong to another model in the same file (a vision tower, an encoder) and "
@@ -139,7 +131,9 @@ void warn_of_values(Inspection& i) {
   std::vector<std::string> bad;
   for (const MatrixStats& m : i.weights.matrices)
     if (m.non_finite > 0) bad.push_back(fmt::format("{} ({})", m.tensor, m.non_finite));
-  if (!bad.empty()) i.warnings.push_back(fmt::format("Weights that are NaN or infinite: {}.", some(bad)));
+  for (const NormStats& n : i.weights.norms)
+    if (n.non_finite > 0) bad.push_back(fmt::format("{} ({})", n.tensor, n.non_finite));
+  if (!bad.empty()) i.warnings.push_back(fmt::format("Weights that are NaN or infinite: {}.", some_of(bad)));
 }
 
 Answer scaled_init_of(const Subject& s, const Inspection& i) {
@@ -202,9 +196,11 @@ Json to_json(const NormStats& n) {
   Json j = Json::object();
   j["role"] = part_name(n.part);
   j["tensor"] = n.tensor;
-  j["mean"] = n.mean;
-  j["min"] = n.min;
-  j["max"] = n.max;
+  const auto of_finite = [&](double v) { return n.finite > 0 ? Json(v) : Json(); };
+  j["mean"] = of_finite(n.mean);
+  j["min"] = of_finite(n.min);
+  j["max"] = of_finite(n.max);
+  j["non_finite"] = n.non_finite;
   return j;
 }
 

@@ -50,7 +50,6 @@ enum Opcode : unsigned char {
   list = 'l',
   dict = 'd',
   proto = 0x80,
-  new_obj = 0x81,
   tuple1 = 0x85,
   tuple2,
   tuple3,
@@ -70,14 +69,11 @@ enum Opcode : unsigned char {
 
 // torch.FloatStorage …, torch.float32 …: looked at by name, never imported.
 bool is_torch_type(std::string_view name) {
-  static constexpr std::string_view storages[] = {"Double", "Float", "Half", "BFloat16", "Long",   "Int",
-                                                  "Short",  "Char",  "Byte", "Bool",     "Untyped"};
   static constexpr std::string_view types[] = {"float64", "float32", "float16",       "bfloat16",
                                                "int64",   "int32",   "int16",         "int8",
                                                "uint8",   "bool",    "float8_e4m3fn", "float8_e5m2"};
-  if (name.ends_with("Storage"))
-    return std::ranges::find(storages, name.substr(0, name.size() - 7)) != std::end(storages);
-  return std::ranges::find(types, name) != std::end(types);
+  return name == "UntypedStorage" || type_of_storage(name) ||
+         std::ranges::find(types, name) != std::end(types);
 }
 
 bool is_allowed(std::string_view module, std::string_view name) {
@@ -398,6 +394,18 @@ void Machine::step_of_containers(unsigned char op) {
 }
 
 }  // namespace
+
+std::optional<StoredType> type_of_storage(std::string_view name) {
+  static constexpr std::pair<std::string_view, StoredType> types[] = {
+      {"DoubleStorage", StoredType::f64}, {"FloatStorage", StoredType::f32},
+      {"HalfStorage", StoredType::f16},   {"BFloat16Storage", StoredType::bf16},
+      {"LongStorage", StoredType::i64},   {"IntStorage", StoredType::i32},
+      {"ShortStorage", StoredType::i16},  {"CharStorage", StoredType::i8},
+      {"ByteStorage", StoredType::u8},    {"BoolStorage", StoredType::boolean}};
+  for (const auto& [known, type] : types)
+    if (known == name) return type;
+  return {};
+}
 
 const PickleValue* Pickle::find(const PickleValue& dict, std::string_view key) const {
   if (dict.kind != Kind::dict) return nullptr;

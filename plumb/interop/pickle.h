@@ -4,9 +4,12 @@
 // Opcodes of protocols 2 to 5, https://github.com/python/cpython/blob/3.11/Lib/pickletools.py.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "plumb/tensor/safetensors.h"
 
 namespace plumb {
 
@@ -45,6 +48,9 @@ struct Pickle {
   /// The value of `key` in a dict, or nullptr.
   const PickleValue* find(const PickleValue& dict, std::string_view key) const;
 };
+
+/// The elements of torch's "FloatStorage", "HalfStorage" …; nothing for a name that says none.
+std::optional<StoredType> type_of_storage(std::string_view name);
 
 /// bad_input, in one sentence that calls the pickle `name`: a global that is not on the list (it is named;
 /// nothing was called), an opcode that torch.save does not write, a pickle that is cut off, more than two

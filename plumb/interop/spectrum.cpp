@@ -28,11 +28,12 @@ std::vector<double> gram_eigenvalues(std::span<const float> w, std::int64_t rows
   return {values.data(), values.data() + n};
 }
 
-std::optional<TailFit> fit_tail(std::span<const double> ascending) {
+TailSearch fit_tail(std::span<const double> ascending) {
   // What rounding leaves of a zero is not part of the spectrum.
   const double floor = ascending.empty() ? 0 : 1e-12 * ascending.back();
   while (!ascending.empty() && !(ascending.front() > floor)) ascending = ascending.subspan(1);
-  if (ascending.size() < min_eigenvalues) return {};
+  if (ascending.size() < min_eigenvalues)
+    return {std::nullopt, "it has fewer than 50 eigenvalues other than zero"};
 
   std::optional<TailFit> best;
   double sum_of_logs = 0;  // over the tail
@@ -51,7 +52,7 @@ std::optional<TailFit> fit_tail(std::span<const double> ascending) {
     }
     if (!best || fit.ks < best->ks) best = fit;
   }
-  return best;
+  return {best, best ? "" : "its eigenvalues are all equal"};
 }
 
 }  // namespace plumb

@@ -42,20 +42,21 @@ void name_architecture(Subject& s) {
 Size kv_heads_of_config(const Subject& s) {
   const auto value = [](const auto& n) { return n ? Size(n->value) : std::nullopt; };
   const Size kv = value(s.config.n_kv_head()), heads = value(s.config.n_head());
-  const std::string_view type = s.arch ? s.arch->model_type : "";
-  if (type == "falcon") {
-    // The keys count only in the new architecture; the first Falcons have one key head, or as many as query
-    // heads.
-    const bool grouped = s.flag_or("new_decoder_architecture", s.config.model_type() == "RefinedWeb");
-    if (!grouped && s.flag_or("multi_query", true)) return s.config ? Size(1) : std::nullopt;
-    return kv ? kv : heads;
+  switch (s.arch ? s.arch->kv : KvRule::config) {
+    case KvRule::config:
+      return kv;
+    case KvRule::or_queries:
+      return kv ? kv : heads;
+    case KvRule::queries:
+      return heads;
+    case KvRule::falcon:
+      break;
   }
-  for (const std::string_view all_heads : {"gpt2", "nanogpt", "opt", "bloom", "gpt_neox"})
-    if (type == all_heads) return heads;
-  if (kv) return kv;
-  for (const std::string_view by_default : {"llama", "phi", "olmo2"})
-    if (type == by_default) return heads;
-  return {};
+  // Falcon's keys count only in the new architecture; the first Falcons have one key head, or as many as
+  // query heads.
+  const bool grouped = s.flag_or("new_decoder_architecture", s.config.model_type() == "RefinedWeb");
+  if (!grouped && s.flag_or("multi_query", true)) return s.config ? Size(1) : std::nullopt;
+  return kv ? kv : heads;
 }
 
 void read_config_sizes(Subject& s) {
@@ -68,8 +69,10 @@ void read_config_sizes(Subject& s) {
   s.d_ff = value(s.config.d_ff());
   s.vocab_size = value(s.config.vocab_size());
   s.block_size = value(s.config.block_size());
+  if (!s.arch || !s.config) return;
+  if (!s.d_head && s.arch->d_head > 0) s.d_head = s.arch->d_head;
   if (!s.d_head && s.d_model && s.n_head && *s.n_head > 0) s.d_head = *s.d_model / *s.n_head;
-  if (!s.d_ff && s.arch && s.arch->fused != FusedLayout::none && s.d_model) s.d_ff = 4 * *s.d_model;
+  if (!s.d_ff && s.d_model && s.arch->d_ff_factor > 0) s.d_ff = s.arch->d_ff_factor * *s.d_model;
 }
 
 // The tensors' value takes the place of the config's; a difference is a warning with both.
@@ -84,9 +87,7 @@ void settle(Subject& s, Size& known, std::int64_t tensors, const std::string& wh
 void read_tensor_sizes(Subject& s) {
   const SourceTensor *q = s.map.find(Part::q), *k = s.map.find(Part::k), *qkv = s.map.find(Part::qkv),
                      *out = s.map.find(Part::attn_out), *embed = s.map.find(Part::token_embed);
-  // GPT and GPT-2 call a Conv1D so, and a Conv1D is a linear layer stored [in, out]; nanoGPT has the name and
-  // not the layer.
-  if (is_matrix(qkv) && s.map.has_module("c_attn")) s.transposed = qkv->shape[1] == 3 * qkv->shape[0];
+  s.transposed = has_conv1d(s.map);
 
   if (s.map.n_layer > 0 && s.complete) settle(s, s.n_layer, s.map.n_layer, "n_layer", "the checkpoint");
   if (is_matrix(q)) {
@@ -106,6 +107,9 @@ void read_tensor_sizes(Subject& s) {
   if (const SourceTensor* gain = s.map.find(Part::q_norm);
       gain && gain->shape.size() == 1 && s.q_width && gain->shape[0] != *s.q_width)
     settle(s, s.d_head, gain->shape[0], "d_head", gain->name);
+  // Whoever the author is, the heads share the query channels.
+  if (!s.d_head && s.q_width && s.n_head && *s.n_head > 0 && *s.q_width % *s.n_head == 0)
+    s.d_head = *s.q_width / *s.n_head;
   if (s.kv_width && s.d_head && *s.d_head > 0 && *s.kv_width % *s.d_head == 0)
     settle(s, s.n_kv_head, *s.kv_width / *s.d_head, "n_kv_head",
            fmt::format("the key projection with {} channels of {} a head", *s.kv_width, *s.d_head));
@@ -134,7 +138,7 @@ Subject::Subject(const CheckpointSource& from) : source(from), map(map_tensors(f
 }
 
 std::string Subject::config_said() const {
-  if (config.model_type() == "nanogpt") return "model_args";
+  if (source.config_name.starts_with("model_args in ")) return "model_args";
   const auto slash = source.config_name.rfind('/');
   return slash == std::string::npos ? source.config_name : source.config_name.substr(slash + 1);
 }

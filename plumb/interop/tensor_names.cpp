@@ -247,12 +247,6 @@ const SourceTensor* TensorMap::find(Part part) const {
   return nullptr;
 }
 
-const SourceTensor* TensorMap::find(Part part, std::int64_t layer) const {
-  for (const NamedTensor& t : tensors)
-    if (t.name.part == part && t.name.layer == layer && !t.name.bias) return t.tensor;
-  return nullptr;
-}
-
 bool TensorMap::has_bias(Part part) const {
   return std::ranges::any_of(tensors,
                              [&](const NamedTensor& t) { return t.name.part == part && t.name.bias; });

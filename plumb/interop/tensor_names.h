@@ -68,7 +68,6 @@ struct TensorMap {
 
   /// The first tensor of a part (biases aside), or nullptr.
   const SourceTensor* find(Part part) const;
-  const SourceTensor* find(Part part, std::int64_t layer) const;
   bool has(Part part) const { return find(part) != nullptr; }
   bool has_bias(Part part) const;
   /// Whether a layer has a module of that name.

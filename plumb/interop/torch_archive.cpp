@@ -14,18 +14,6 @@ using Kind = PickleValue::Kind;
 
 constexpr std::uint64_t max_pickle_bytes = 64'000'000;
 
-std::optional<StoredType> type_of_storage(std::string_view global) {
-  static constexpr std::pair<std::string_view, StoredType> types[] = {
-      {"torch.DoubleStorage", StoredType::f64}, {"torch.FloatStorage", StoredType::f32},
-      {"torch.HalfStorage", StoredType::f16},   {"torch.BFloat16Storage", StoredType::bf16},
-      {"torch.LongStorage", StoredType::i64},   {"torch.IntStorage", StoredType::i32},
-      {"torch.ShortStorage", StoredType::i16},  {"torch.CharStorage", StoredType::i8},
-      {"torch.ByteStorage", StoredType::u8},    {"torch.BoolStorage", StoredType::boolean}};
-  for (const auto& [name, type] : types)
-    if (name == global) return type;
-  return {};
-}
-
 class Archive {
  public:
   explicit Archive(const std::filesystem::path& path)
@@ -51,9 +39,9 @@ class Archive {
       return pickle_[of.items[i]];
     };
     const PickleValue& id = item(item(v, 0, Kind::persistent), 0, Kind::tuple);
-    const auto type = type_of_storage(item(id, 1, Kind::global).text);
-    if (!type)
-      wrong("has a storage of " + item(id, 1, Kind::global).text + ", whose element type is not known here");
+    const std::string_view storage = item(id, 1, Kind::global).text;
+    const auto type = type_of_storage(storage.substr(storage.rfind('.') + 1));
+    if (!type) wrong(fmt::format("has a storage of {}, whose element type is not known here", storage));
     const ZipEntry* entry = find_entry(entries_, prefix_ + "data/" + item(id, 2, Kind::text).text);
     if (!entry) wrong("refers to a storage that the file does not have");
 
@@ -139,6 +127,15 @@ Json flat_json(const Pickle& p, const PickleValue& dict) {
   return j;
 }
 
+// llama2.c's train.py saves its model_args under the same key, and they are a Llama's.
+bool is_nanogpt(const CheckpointSource& source) {
+  const auto any = [&](std::string_view words) {
+    return std::ranges::any_of(
+        source.tensors, [&](const SourceTensor& t) { return t.name.find(words) != std::string::npos; });
+  };
+  return source.config.find("n_embd") != nullptr && any("transformer.wte.") && any(".attn.c_attn.");
+}
+
 }  // namespace
 
 bool is_torch_file(std::string_view first_bytes) {
@@ -167,7 +164,7 @@ void add_torch_archive(CheckpointSource& source, const std::filesystem::path& pa
   }
   if (const PickleValue* args = p.find(p[p.root], "model_args"); args && args->kind == Kind::dict) {
     source.config = flat_json(p, *args);
-    source.config["model_type"] = "nanogpt";
+    if (is_nanogpt(source)) source.config["model_type"] = "nanogpt";
     source.config_name = "model_args in " + archive.name();
   }
 }

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include "plumb/base/error.h"
+#include "plumb/base/median.h"
 #include "plumb/base/threads.h"
 
 namespace plumb {
@@ -66,13 +66,14 @@ struct Sums {
 };
 
 void find_outliers(MatrixStats& m, const std::vector<double>& by_input) {
-  std::vector<double> sorted = by_input;
-  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-  std::ranges::nth_element(sorted, middle);
-  if (!(*middle > 0)) return;
+  std::vector<double> norms;
+  for (const double squares : by_input) norms.push_back(std::sqrt(squares));
+  std::ranges::sort(norms);
+  const double median = middle_of(norms);
+  if (!(median > 0)) return;
   std::vector<std::int64_t> channels;
   for (std::size_t i = 0; i < by_input.size(); ++i) {
-    const double ratio = std::sqrt(by_input[i] / *middle);
+    const double ratio = std::sqrt(by_input[i]) / median;
     m.largest_channel = std::max(m.largest_channel, ratio);
     if (ratio > outlier_ratio) channels.push_back(static_cast<std::int64_t>(i));
   }
@@ -91,9 +92,10 @@ void find_tail(MatrixStats& m, const Sums& sums, bool transposed) {
     return;
   }
   // The eigenvalues of WᵀW and WWᵀ are the same but for zeros, so the order of storage does not matter.
-  m.tail = fit_tail(transposed ? gram_eigenvalues(sums.kept, m.in, m.out)
-                               : gram_eigenvalues(sums.kept, m.out, m.in));
-  if (!m.tail) m.no_tail = "it has fewer than 50 eigenvalues other than zero";
+  const TailSearch tail = fit_tail(transposed ? gram_eigenvalues(sums.kept, m.in, m.out)
+                                              : gram_eigenvalues(sums.kept, m.out, m.in));
+  m.tail = tail.fit;
+  m.no_tail = tail.why_not;
 }
 
 // How a matrix is read: which axis holds the inputs, and whether its elements are kept for the spectrum.
@@ -174,18 +176,17 @@ std::vector<MatrixStats> measure_matrix(const Subject& s, const NamedTensor& t,
 NormStats measure_norm(const Subject& s, const NamedTensor& t) {
   std::vector<float> gain(static_cast<std::size_t>(t.tensor->size()));
   TensorReader(s.source).read(*t.tensor, 0, gain);
-  NormStats n{t.name.part,
-              t.name.layer,
-              t.tensor->name,
-              0,
-              std::numeric_limits<double>::infinity(),
-              -std::numeric_limits<double>::infinity()};
+  NormStats n{.part = t.name.part, .layer = t.name.layer, .tensor = t.tensor->name};
   const double shift = s.arch && s.arch->plus_one ? 1 : 0;
   for (const float v : gain) {
+    if (!std::isfinite(v)) {
+      ++n.non_finite;
+      continue;
+    }
     const double g = v + shift;
-    n.mean += g / static_cast<double>(gain.size());
-    n.min = std::min(n.min, g);
-    n.max = std::max(n.max, g);
+    n.min = n.finite == 0 ? g : std::min(n.min, g);
+    n.max = n.finite == 0 ? g : std::max(n.max, g);
+    n.mean += (g - n.mean) / static_cast<double>(++n.finite);
   }
   return n;
 }

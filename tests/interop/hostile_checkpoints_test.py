@@ -151,6 +151,19 @@ class Hostile(unittest.TestCase):
         (self.folder / "self.safetensors").symlink_to("model.safetensors.index.json")  # an index dressed as a shard
         self.refused(self.index({"a": "self.safetensors"}), "claims a header of")
 
+    def test_shards_whose_tensors_add_up(self):
+        """200,000 tensors of no bytes in each shard: many shards do not fill the memory, nor does what the index leaves out fill the screen."""
+        header = b"{" + b",".join(b'"x%d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}' % i for i in range(200_000)) + b"}"
+        self.file("0.safetensors", safetensors(header))
+        done = subprocess.run([PLUMB, "inspect", str(self.index({"x0": "0.safetensors"}))], capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("0.safetensors holds 199999 tensors that the index does not place there: x1, x10, x100, x1000, x10000 and 199994 more.",
+                      done.stdout)
+        self.assertLess(len(done.stdout), 5000)
+        for i in (1, 2):
+            (self.folder / f"{i}.safetensors").symlink_to("0.safetensors")
+        self.refused(self.index({f"x{i}": f"{i}.safetensors" for i in range(3)}), "has more than 500000 tensors")
+
     # -- pickles
     def archive(self, opcodes, name="x.pt", storages=None, compress=False):
         return tiny.write_archive(self.folder / name, opcodes, storages or {"0": bytes(16)}, compress)

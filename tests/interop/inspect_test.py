@@ -7,6 +7,8 @@ import os
 import pathlib
 import random
 import re
+import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -67,6 +69,34 @@ class Architectures(InAFolder):
                 scaled = "yes" if c.config["model_type"] == "gpt2" else "unknown"
                 self.expect(inspect(file), {**c.truth, "scaled_init": scaled}, c.name)
 
+    def test_sizes_that_the_config_leaves_to_its_class(self):
+        """The numbers are the defaults of transformers' configuration files."""
+        file = self.folder / "config.json"
+        for model_type, size, value in (("qwen3", "d_head", 128), ("gemma", "d_head", 256), ("gemma2", "d_head", 256), ("gemma3_text", "d_head", 256),
+                                        ("llama", "d_head", 64), ("mystery", "d_head", None), ("gpt2", "d_ff", 4096), ("falcon", "d_ff", 4096),
+                                        ("bloom", "d_ff", 4096), ("gpt_neox", "d_ff", None), ("llama", "d_ff", None), ("llama", "n_kv_head", 16),
+                                        ("mistral", "n_kv_head", None), ("falcon", "n_kv_head", 1), ("opt", "n_kv_head", 16)):
+            file.write_text(json.dumps({"model_type": model_type, "hidden_size": 1024, "num_attention_heads": 16}))
+            self.assertEqual(inspect(file)[size], value, (model_type, size))
+
+        c = case("qwen3")  # a head's size comes from the tensors where they have it
+        config = {k: v for k, v in c.config.items() if k != "head_dim"} | {"model_type": "mystery"}
+        answer = inspect(tiny.write_case(self.folder / "m", tiny.Case("m", config, c.tensors, None)))
+        self.assertEqual((answer["d_head"], answer["n_kv_head"], answer["warnings"]), (8, 2, []))
+
+    def test_the_names_of_gpt2_and_of_those_that_share_some(self):
+        def of(tensors):
+            (self.folder / "m.safetensors").write_bytes(tiny.safetensors_bytes(tiny.tensors_of(tiny.Case("", None, tensors, None))))
+            return inspect(self.folder / "m.safetensors")
+
+        gpt2 = tiny.gpt2_tensors("")
+        self.assertEqual(of(gpt2)["architecture"], "gpt2")
+        gpt1 = {k.replace("wte", "tokens_embed").replace("wpe", "positions_embed"): s for k, s in gpt2.items() if not k.startswith("ln_f")}
+        answer = of(gpt1)  # Post-LN, and its initialisation is not scaled
+        self.expect(answer, {"architecture": "unknown", "placement": "unknown", "final_norm": False, "scaled_init": "no", "position": "learned"})
+        self.assertEqual(answer["warnings"], [])
+        self.assertEqual(of(tiny.gpt2_tensors(conv=False))["architecture"], "unknown")  # GPT-BigCode: q, k and v head by head
+
     def test_what_nothing_decides_is_unknown(self):
         file = self.folder / "config.json"
         file.write_text(json.dumps({"model_type": "mystery", "hidden_size": 8}))
@@ -75,6 +105,13 @@ class Architectures(InAFolder):
             self.assertEqual(answer[key], "unknown", key)
         self.assertIsNone(answer["final_norm"])
         self.assertIsNone(answer["tied"])
+
+    def test_the_name_of_the_epsilon_is_no_proof_of_layer_norm(self):
+        """Qwen 1, Mamba, T5 and ChatGLM 2 have RMSNorm."""
+        file = self.folder / "config.json"
+        for model_type, key in (("qwen", "layer_norm_epsilon"), ("mamba", "layer_norm_epsilon"), ("t5", "layer_norm_epsilon"), ("chatglm", "layernorm_epsilon")):
+            file.write_text(json.dumps({"model_type": model_type, key: 1e-5}))
+            self.assertEqual(inspect(file)["norm"], "unknown", model_type)
 
     def test_shards_are_one_model_and_a_single_shard_proves_no_absence(self):
         c = case("llama")
@@ -90,12 +127,27 @@ class Architectures(InAFolder):
         for dtype in ("BF16", "F16"):
             self.expect(inspect(tiny.write_case(self.folder / dtype, case("llama"), dtype)), tiny.LLAMA_TRUTH, dtype)
 
+    def test_a_header_whose_length_begins_like_a_pickle(self):
+        text = json.dumps({"model.norm.weight": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+        for version, more in ((2, 0), (3, 0), (4, 0), (5, 0), (2, 1 << 16)):
+            length = 0x80 + (version << 8) + more
+            (self.folder / "m.safetensors").write_bytes(struct.pack("<Q", length) + text.ljust(length) + bytes(8))
+            self.assertEqual(inspect(self.folder / "m.safetensors")["format"], "safetensors", length)
+
     def test_nanogpt(self):
         answer = inspect(tiny.write_nanogpt(self.folder / "ckpt.pt"))
         self.expect(answer, tiny.NANOGPT_TRUTH)
         self.assertEqual(answer["architecture"], "nanogpt")
         self.assertIn("one storage", answer["evidence"]["tied"])
         self.assertIn("fresh draw", answer["evidence"]["scaled_init"])
+        self.assertEqual(answer["warnings"], [])
+
+    def test_model_args_of_somebody_else_are_not_nanogpts(self):
+        """llama2.c's ckpt.pt has the key too."""
+        answer = inspect(tiny.write_llama2c(self.folder / "ckpt.pt"))
+        self.assertEqual(answer["architecture"], "unknown")
+        self.expect(answer, {"norm": "unknown", "position": "unknown", "ffn": "glu", "tied": False, "attention": "gqa"})
+        self.assertEqual((answer["n_layer"], answer["d_model"], answer["n_head"], answer["n_kv_head"]), (tiny.L, tiny.D, tiny.HEADS, 2))
         self.assertEqual(answer["warnings"], [])
 
     def test_torch_state_dict_in_the_file_of_transformers(self):
@@ -198,7 +250,17 @@ class Statistics(InAFolder):
         self.assertEqual((m["out"], m["in"]), (64, 20))
         self.assertEqual(m["outlier_channels"], [7])
         norms = sorted(math.sqrt(sum(w[r * 20 + c] ** 2 for r in range(64))) for c in range(20))
-        self.assertAlmostEqual(m["largest_channel_over_median"], norms[-1] / norms[10], 6)
+        self.assertAlmostEqual(m["largest_channel_over_median"], norms[-1] / statistics.median(norms), 6)
+
+    def test_the_table_has_the_median_of_two_exponents(self):
+        rng = random.Random(8)
+        tensors = {f"model.layers.0.mlp.{name}.weight": ((60, 60), normal(rng, 3600)) for name in ("up_proj", "down_proj")}
+        file = self.folder / "m.safetensors"
+        file.write_bytes(tiny.safetensors_bytes(tensors))
+        alphas = [m["alpha"] for m in inspect(file)["layers"][0]["matrices"]]
+        self.assertGreater(abs(alphas[0] - alphas[1]), 0.1)
+        shown = re.search(r"^ +0  (?:[# .]*[#.] +[\d.e-]+  )+ *([\d.]+) +0$", run("inspect", file).stdout, re.M)
+        self.assertAlmostEqual(float(shown[1]), sum(alphas) / 2, delta=0.006)
 
     def test_fused_matrices_are_taken_apart(self):
         """Values name their part: q 1, k 2, v 3, in each of the layouts."""
@@ -237,6 +299,11 @@ class Statistics(InAFolder):
             w[i * n + i] = math.sqrt(x[i])
         m = self.one_layer(w, (n, n))["matrices"][0]
         self.assertAlmostEqual(m["alpha"], 3, delta=2 / math.sqrt(n))
+
+    def test_why_there_is_no_exponent(self):
+        identity = array.array("f", [float(i % 65 == 0) for i in range(64 * 64)])
+        self.assertEqual(self.one_layer(identity, (64, 64))["matrices"][0]["no_alpha"], "its eigenvalues are all equal")
+        self.assertIn("fewer than 50", self.one_layer(normal(random.Random(1), 64 * 49), (64, 49))["matrices"][0]["no_alpha"])
 
     def test_the_tail_exponent_against_numpy(self):
         """numpy.linalg.svd and a fit written from Clauset et al. 2009, on a matrix with heavy-tailed elements."""
@@ -280,6 +347,17 @@ print(*best)
         self.assertIn("NaN or infinite: model.layers.0.mlp.up_proj.weight (2)", " ".join(answer["warnings"]))
 
 
+    def test_gains_that_are_not_finite_are_counted_and_said(self):
+        nan, inf = float("nan"), float("inf")
+        tensors = {"model.layers.0.input_layernorm.weight": ((3,), array.array("f", [1, nan, 2])),
+                   "model.layers.0.mlp.up_proj.weight": ((3, 3), normal(random.Random(3), 9)), "model.norm.weight": ((2,), array.array("f", [inf, nan]))}
+        (self.folder / "m.safetensors").write_bytes(tiny.safetensors_bytes(tensors))
+        answer = inspect(self.folder / "m.safetensors")
+        for where, truth in ((answer["layers"][0], (1.5, 1, 2, 1)), (answer["ends"], (None, None, None, 2))):
+            self.assertEqual(tuple(where["norms"][0][k] for k in ("mean", "min", "max", "non_finite")), truth)
+        self.assertIn("NaN or infinite: model.norm.weight (2), model.layers.0.input_layernorm.weight (1)", " ".join(answer["warnings"]))
+
+
 class ScaledInit(InAFolder):
     def answer(self, draw):
         """draw(name, shape, rng) → values of every matrix of a llama."""
@@ -302,6 +380,20 @@ class ScaledInit(InAFolder):
         self.assertEqual(self.answer(uniform(lambda k, s: s[1] ** -0.5 * (depth if self.writes(k) else 1)))["scaled_init"], "yes")
         self.assertEqual(self.answer(uniform(lambda k, s: (6 / sum(s)) ** 0.5))["scaled_init"], "no")  # Xavier
         self.assertEqual(self.answer(uniform(lambda k, s: 0.02 * (depth if self.writes(k) else 1)))["scaled_init"], "yes")
+
+    def test_of_ways_that_fit_alike_the_simplest_is_named(self):
+        """All matrices of one shape fit one std and one by fan-in."""
+        rng, tensors = random.Random(7), {}
+        for name in ("self_attn.q_proj", "self_attn.o_proj", "mlp.up_proj", "mlp.down_proj"):
+            tensors[f"model.layers.0.{name}.weight"] = (64, 64), normal(rng, 64 * 64, 0.02)
+        (self.folder / "m.safetensors").write_bytes(tiny.safetensors_bytes(tensors))
+        self.assertIn("fits a fresh draw (one std)", inspect(self.folder / "m.safetensors")["evidence"]["scaled_init"])
+
+    def test_matrices_of_zeros_were_not_drawn(self):
+        rng = random.Random(6)
+        answer = self.answer(lambda k, s, _: normal(rng, s[0] * s[1], 0 if "o_proj" in k else 0.02))
+        self.assertEqual(answer["scaled_init"], "unknown")
+        self.assertIn("model.layers.0.self_attn.o_proj.weight has std 0", answer["evidence"]["scaled_init"])
 
     def test_trained_weights_tell_nothing(self):
         rng = random.Random(5)

@@ -29,7 +29,7 @@ std::vector<double> quantiles(double alpha, int n) {  // of p(x) ∝ x^-alpha, x
 // The estimate's standard error is (alpha - 1) / √n (Clauset et al., eq. 3.2).
 TEST(Spectrum, TheExponentOfAPowerLawIsFound) {
   for (const double alpha : {2.0, 3.5, 6.0}) {
-    const auto fit = fit_tail(quantiles(alpha, 1000));
+    const auto fit = fit_tail(quantiles(alpha, 1000)).fit;
     ASSERT_TRUE(fit);
     EXPECT_NEAR(fit->alpha, alpha, 2 * (alpha - 1) / std::sqrt(static_cast<double>(fit->n_tail)));
   }
@@ -40,18 +40,21 @@ TEST(Spectrum, TheTailIsFoundAboveABulk) {
   std::vector<double> x;
   for (int i = 0; i < 500; ++i) x.push_back(0.2 + 0.8 * (i + 0.5) / 500);
   for (const double q : quantiles(3, 500)) x.push_back(q);
-  const auto fit = fit_tail(x);
+  const auto fit = fit_tail(x).fit;
   ASSERT_TRUE(fit);
   EXPECT_NEAR(fit->alpha, 3, 0.25);
   EXPECT_GT(fit->x_min, 0.85);
 }
 
-TEST(Spectrum, FewOrEqualEigenvaluesHaveNoTail) {
-  EXPECT_FALSE(fit_tail(quantiles(3, 49)));
-  EXPECT_TRUE(fit_tail(quantiles(3, 50)));
-  EXPECT_FALSE(fit_tail(std::vector<double>(100, 1.0)));
-  EXPECT_FALSE(fit_tail(std::vector<double>(100, 0.0)));
-  EXPECT_FALSE(fit_tail({}));
+TEST(Spectrum, FewOrEqualEigenvaluesHaveNoTailAndItIsSaidWhich) {
+  const std::string_view few = "it has fewer than 50 eigenvalues other than zero";
+  EXPECT_EQ(fit_tail(quantiles(3, 49)).why_not, few);
+  EXPECT_TRUE(fit_tail(quantiles(3, 50)).fit);
+  EXPECT_EQ(fit_tail(quantiles(3, 50)).why_not, "");
+  EXPECT_FALSE(fit_tail(std::vector<double>(100, 1.0)).fit);
+  EXPECT_EQ(fit_tail(std::vector<double>(100, 1.0)).why_not, "its eigenvalues are all equal");
+  EXPECT_EQ(fit_tail(std::vector<double>(100, 0.0)).why_not, few);
+  EXPECT_EQ(fit_tail({}).why_not, few);
 }
 
 }  // namespace

@@ -18,9 +18,9 @@ STD = 0.02
 class Case:
     """One checkpoint: config (None: no file), {tensor name: shape}, the truth, and how it is drawn."""
 
-    def __init__(self, name, config, tensors, truth, scaled=(), zero_gain=False, same=None, no_gain=()):
+    def __init__(self, name, config, tensors, truth, scaled=(), zero_gain=False):
         self.name, self.config, self.tensors, self.truth = name, config, tensors, truth
-        self.scaled, self.zero_gain, self.same = scaled, zero_gain, same
+        self.scaled, self.zero_gain = scaled, zero_gain
 
 
 def layers(prefix, rows, n=L):
@@ -210,7 +210,10 @@ CASES = [
                                 extra=head_norms(("q_layernorm", "k_layernorm"), {"q_layernorm": HEADS, "k_layernorm": 2})), norm_bias=True),
          truth("parallel", "layer", "rope", "gqa", "swiglu", False, qk_norm="layer")),
     # Architectures that plumb does not know: names and config keys decide what they can.
-    Case("unknown-like-llama", llama_config("newthing", tie_word_embeddings=False), llama_like(llama_layer()), {**LLAMA_TRUTH, "qk_norm": "unknown"}),
+    Case("unknown-like-llama", llama_config("newthing", tie_word_embeddings=False), llama_like(llama_layer()),
+         {**LLAMA_TRUTH, "qk_norm": "unknown", "placement": "unknown"}),  # MiniMax has these names and is not Pre-LN
+    Case("unknown-like-llama-no-config", None, llama_like(llama_layer()),
+         truth("pre", "unknown", "unknown", "unknown", "glu", False, qk_norm="unknown")),
     Case("unknown-sandwich-no-config", None, llama_like(llama_layer(norms=SANDWICH)),
          truth("sandwich", "unknown", "unknown", "unknown", "glu", False, qk_norm="unknown")),
     Case("neox-no-config", None, neox(), truth("unknown", "layer", "rope", "mha", "mlp", False)),
@@ -329,6 +332,17 @@ def write_nanogpt(path):
     pickle = b"}(" + text("model") + state_dict_opcodes(tensors, keys) + text("model_args") + args + text("iter_num") + integer(2000)
     pickle += text("best_val_loss") + tensor_opcodes("loss", ()) + b"u"  # a tensor beside the model
     return write_archive(path, pickle, {**storages, "loss": bytes(4)})
+
+
+def write_llama2c(path):
+    """ckpt.pt of llama2.c: {"model": state dict, "model_args": {...}} of a Llama with Meta's names."""
+    rows = {**linear("attention.wq", D, D), **linear("attention.wk", 2 * HEAD, D), **linear("attention.wv", 2 * HEAD, D), **linear("attention.wo", D, D),
+            **linear("feed_forward.w1", F, D), **linear("feed_forward.w2", D, F), **linear("feed_forward.w3", F, D), **norm("attention_norm"), **norm("ffn_norm")}
+    tensors = tensors_of(Case("llama2.c", None, {"tok_embeddings.weight": (V, D), **layers("layers", rows), **norm("norm"), "output.weight": (V, D)}, None))
+    args = {"dim": D, "n_layers": L, "n_heads": HEADS, "n_kv_heads": 2, "vocab_size": V, "multiple_of": 8, "max_seq_len": T}
+    pickle = b"}(" + text("model") + state_dict_opcodes(tensors) + text("model_args") + b"}("
+    pickle += b"".join(text(k) + integer(v) for k, v in args.items()) + b"uu"
+    return write_archive(path, pickle, {str(i): values.tobytes() for i, (_, values) in enumerate(tensors.values())})
 
 
 NANOGPT_TRUTH = {**GPT2_TRUTH, "ffn": "gelu"}
