@@ -24,13 +24,13 @@ struct Median {
     const std::size_t n = v.size();
     value = middle_of(v);
     // The largest k with P(fewer than k of n fair coins are heads) <= 2.5 %.
+    const auto probability = [&](std::size_t heads) {  // by logarithms: 0.5^n is 0 from n = 1075 on
+      const auto N = static_cast<double>(n), h = static_cast<double>(heads);
+      return std::exp(std::lgamma(N + 1) - std::lgamma(h + 1) - std::lgamma(N - h + 1) - N * std::log(2.0));
+    };
     std::size_t k = 0;
-    double term = std::pow(0.5, static_cast<double>(n)), below = term;
-    while (below <= 0.025) {
-      ++k;
-      term *= static_cast<double>(n - k + 1) / static_cast<double>(k);
-      below += term;
-    }
+    double below = probability(0);
+    while (below <= 0.025) below += probability(++k);
     k = std::max<std::size_t>(k, 1);
     low = v[k - 1];
     high = v[n - k];

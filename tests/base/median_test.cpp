@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace plumb {
 namespace {
 
@@ -24,6 +26,8 @@ TEST(Median, AndTheOrderStatisticsAroundIt) {
   EXPECT_EQ(forty.low, 14);
   EXPECT_EQ(forty.high, 27);
   EXPECT_EQ(up_to(7).value, 4);
+  // The normal approximation, (n + 1) / 2 - 0.98 sqrt(n), is good to one at this size.
+  EXPECT_NEAR(up_to(4000).low, 2000.5 - 0.98 * std::sqrt(4000.0), 1);
 }
 
 }  // namespace

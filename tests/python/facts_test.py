@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / folder) for folder in ("python", "tests/support", "tests/python")]
 
 import plumb_trace
-from modules import MORE, RIGHT, T, V, WRONG, Gpt
+from modules import MORE, RIGHT, T, V, WRONG, Gpt, eager
 from trace_rows import check_file, facts_of, steps_of
 
 torch.set_num_threads(1)
@@ -53,6 +53,48 @@ class Facts(unittest.TestCase):
 
     def test_others(self):
         self.check(MORE)
+
+    def test_causality_that_nothing_shows_is_unknown(self):
+        # Without a mask, but with nothing yet that would carry another token's content: silent is not causal.
+        def unmasked():
+            return Gpt(attend=lambda q, k, v: eager(q, k, v, 0.0))
+
+        def zeroed(model, part):
+            with torch.no_grad():
+                for name, p in model.named_parameters():
+                    if part in name:
+                        p.zero_()
+            return model
+
+        self.assertEqual(traced(self, unmasked())[0]["causal"], False)
+        self.assertEqual(traced(self, zeroed(unmasked(), "c_proj"))[0]["causal"], "unknown")
+        untied = Gpt(attend=lambda q, k, v: eager(q, k, v, 0.0), tied=False)
+        self.assertEqual(traced(self, zeroed(untied, "lm_head"))[0]["causal"], "unknown")
+
+    def test_a_forward_that_does_not_repeat_is_no_leak(self):
+        class Counting(Gpt):
+            passes = 0
+
+            def forward(self, idx, targets=None):
+                self.passes += 1
+                logits, *rest = super().forward(idx)
+                return logits * (1 + 0.1 * self.passes), *rest
+
+        self.assertIs(traced(self, Counting())[0]["causal"], True)  # by gradient
+
+    def test_a_leak_among_two_symbols(self):
+        class Two(Gpt):
+            """Only a change of tokens shows this leak: the last token is read as a number."""
+
+            def forward(self, idx, targets=None):
+                logits, *rest = super().forward(idx)
+                return logits + idx[:, -1:, None].float(), *rest
+
+        model = Two()
+        model.wte = torch.nn.Embedding(2, 32)
+        model.lm_head = torch.nn.Linear(32, 2, bias=False)
+        report = plumb_trace.preflight(model, torch.randint(2, (3, T)))
+        self.assertIs(report.facts["causal"], False)
 
     def test_parts_are_named(self):
         found, _ = traced(self, Gpt())
