@@ -6,9 +6,11 @@
 
 `gtest` runs the binary in parallel shards and reads what each prints, so a shard that crashes or hangs still yields the
 tests that it finished, and the one that it was in is counted as failed. `python` runs the unittest files given, by default
-every tests/**/*_test.py but those named *_slow_test.py, or with --slow only those. A file whose first line is "# run_tests: COMMAND"
-runs under the Python that COMMAND names, or prints when it is a script of ours. With --tally the counts are appended to FILE as "PASSED FAILED". Exit status 1 when anything
-failed, or when nothing ran and --may-be-empty was not given.
+every tests/**/*_test.py but those named *_slow_test.py, or with --slow only those; each in a process of its own, as many
+at once as there are processors (slow ones, which time things, one after another). A file whose first line is
+"# run_tests: COMMAND" runs under the Python that COMMAND names, or prints when it is a script of ours. With --tally the
+counts are appended to FILE as "PASSED FAILED". Exit status 1 when anything failed, or when nothing ran and
+--may-be-empty was not given.
 """
 
 import argparse
@@ -21,6 +23,7 @@ import sys
 import tempfile
 import time
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RUN = re.compile(r"\[ RUN      \] (\S+)")
@@ -89,26 +92,47 @@ def gtest(arguments):
 
 
 def python_of(file):
-    """The interpreter that a file's first line asks for; None: this one. Raises OSError or CalledProcessError."""
+    """The interpreter that a file's first line asks for. Raises OSError or CalledProcessError."""
     with open(file, encoding="utf-8") as text:
         asked = re.match(r"# run_tests: (\S+)$", text.readline().rstrip())
     if not asked:
-        return None
+        return sys.executable
     if asked[1].endswith(".sh"):
         return subprocess.run([ROOT / asked[1]], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
-    return None if os.path.realpath(asked[1]) == os.path.realpath(sys.executable) else asked[1]
+    return asked[1]
 
 
-def python_elsewhere(interpreter, file):
-    """Runs one file under another Python: (passed, failed, skipped)."""
+def run_apart(file):
+    """Runs one file in a process of its own; prints its output in one piece. Returns (passed, failed, skipped)."""
     with tempfile.TemporaryDirectory() as folder:
         tally = os.path.join(folder, "tally")
-        subprocess.run([interpreter, __file__, "python", file, "--here", "--tally", tally])
-        if not os.path.exists(tally):
-            print(f"FAILED  {file}: broke off under {interpreter} without counting its tests")
+        try:
+            command = [python_of(file), __file__, "python", file, "--here", "--tally", tally]
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        except (OSError, subprocess.CalledProcessError) as error:
+            print(f"FAILED  {file}: {error}")
             return 0, 1, 0
+        if not os.path.exists(tally):
+            print(f"{done.stdout}FAILED  {file}: broke off without counting its tests (status {done.returncode})")
+            return 0, 1, 0
+        print(done.stdout, end="", flush=True)
         with open(tally) as text:
             return tuple(map(int, text.read().split()))
+
+
+def run_here(file):
+    """Runs one file in this process. Returns (passed, failed, skipped)."""
+    module_spec = importlib.util.spec_from_file_location("_".join(file.with_suffix("").parts[-2:]), file)
+    module = importlib.util.module_from_spec(module_spec)
+    try:
+        module_spec.loader.exec_module(module)
+        suite = unittest.defaultTestLoader.loadTestsFromModule(module)
+    except Exception as error:  # a file that cannot be loaded is a failed test, whatever it raised
+        print(f"FAILED  {file}: {type(error).__name__}: {error}")
+        return 0, 1, 0
+    result = unittest.TextTestRunner(stream=sys.stdout, verbosity=0).run(suite)
+    failed = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
+    return result.testsRun - failed - len(result.skipped), failed, len(result.skipped)
 
 
 def python(arguments):
@@ -116,25 +140,14 @@ def python(arguments):
     every = sorted((ROOT / "tests").rglob("*_test.py"))
     files = [pathlib.Path(name) for name in arguments.files] or [
         file for file in every if file.name.endswith("_slow_test.py") == arguments.slow]
-    suite, broken, others = unittest.TestSuite(), 0, []
-    for file in files:
-        try:
-            interpreter = None if arguments.here else python_of(file)
-            if interpreter:
-                others.append(python_elsewhere(interpreter, file))
-                continue
-            module_spec = importlib.util.spec_from_file_location("_".join(file.with_suffix("").parts[-2:]), file)
-            module = importlib.util.module_from_spec(module_spec)
-            module_spec.loader.exec_module(module)
-            suite.addTests(unittest.defaultTestLoader.loadTestsFromModule(module))
-        except Exception as error:  # a file that cannot be loaded is a failed test, whatever it raised
-            print(f"FAILED  {file}: {type(error).__name__}: {error}")
-            broken += 1
-    result = unittest.TextTestRunner(stream=sys.stdout, verbosity=0).run(suite)
-    failed = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
-    passed = result.testsRun - failed - len(result.skipped)
-    totals = map(sum, zip((passed, failed + broken, len(result.skipped)), *others))
-    return *totals, time.monotonic() - start
+    if arguments.here:
+        counts = [run_here(file) for file in files]
+    else:
+        # The longest files come first, by the only measure at hand: an uneven end would leave a processor idle.
+        files.sort(key=lambda file: -file.stat().st_size if file.exists() else 0)
+        with ThreadPoolExecutor(1 if arguments.slow else len(os.sched_getaffinity(0))) as pool:
+            counts = list(pool.map(run_apart, files))
+    return *map(sum, zip((0, 0, 0), *counts)), time.monotonic() - start
 
 
 def main():
