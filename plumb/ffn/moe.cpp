@@ -37,9 +37,25 @@ class MoeOp final : public Op<R> {
 
   std::size_t prepare(const Run<R>& r, ProductCache<R>& cache) override {
     const auto [n_expert, k, c, f, bias] = s_;
-    in_ = cache.get({.m = tile, .n = f, .k = c, .trans_b = true, .lda = c, .ldb = c, .ldc = f, .bias = bias});
-    out_ =
-        cache.get({.m = tile, .n = c, .k = f, .trans_b = true, .lda = f, .ldb = f, .ldc = c, .bias = bias});
+    const bool steady = r.mode() == Mode::eval;
+    in_ = cache.get({.m = tile,
+                     .n = f,
+                     .k = c,
+                     .trans_b = true,
+                     .lda = c,
+                     .ldb = c,
+                     .ldc = f,
+                     .bias = bias,
+                     .steady_rows = steady});
+    out_ = cache.get({.m = tile,
+                      .n = c,
+                      .k = f,
+                      .trans_b = true,
+                      .lda = f,
+                      .ldb = f,
+                      .ldc = c,
+                      .bias = bias,
+                      .steady_rows = steady});
     std::vector<const Product<R>*> all{in_, out_};
     if (r.mode() == Mode::train) {
       u_ = cache.get({.m = tile, .n = f, .k = c, .lda = c, .ldb = f, .ldc = f});

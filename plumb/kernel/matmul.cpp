@@ -11,6 +11,7 @@
 
 #include "plumb/base/error.h"
 #include "plumb/base/signals.h"
+#include "plumb/kernel/row_product.h"
 
 // OpenMP's, from the runtime that oneDNN uses. Declared here so that we compile without -fopenmp.
 extern "C" void omp_set_num_threads(int);
@@ -35,6 +36,8 @@ ProductShape ProductShape::resolved() const {
   fill("A", s.lda, trans_a ? m : k);
   fill("B", s.ldb, trans_b ? k : n);
   fill("C", s.ldc, n);
+  if (steady_rows && (trans_a || !trans_b || accumulate))
+    fail("[matmul] rows are steady for C = A B^T alone: {}", text());
   return s;
 }
 
@@ -268,8 +271,8 @@ void Primitive::execute(const ProductShape& s, const float* a, const float* b, c
       args[static_cast<std::size_t>(n++)] = {arg_id[arg], slot.memory[arg]};
     }
   {
-    // Its generated AVX2 code points the stack pointer into a heap workspace: a signal handler that ran there would
-    // write its frame over what lies below (seen as a corrupted heap after one Ctrl-C in eight).
+    // Its generated AVX2 code points the stack pointer into a heap workspace: a signal handler that ran there
+    // would write its frame over what lies below (seen as a corrupted heap after one Ctrl-C in eight).
     const HoldSignals hold;
     if (status == dnnl_success) status = dnnl_primitive_execute(handle, slot.stream, n, args.data());
     if (status == dnnl_success) status = dnnl_stream_wait(slot.stream);
@@ -294,7 +297,7 @@ template <class R>
 Product<R>::Product(const ProductShape& shape) : impl_(std::make_unique<Impl>()) {
   impl_->shape = shape.resolved();
   const ProductShape& s = impl_->shape;
-  if (std::is_same_v<R, float> && s.m > 0 && s.n > 0 && s.k > 0)
+  if (std::is_same_v<R, float> && !s.steady_rows && s.m > 0 && s.n > 0 && s.k > 0)
     impl_->primitive = std::make_unique<Primitive>(s);
 }
 template <class R>
@@ -316,7 +319,8 @@ std::size_t Product<R>::scratch_bytes() const {
 
 template <class R>
 std::string Product<R>::impl() const {
-  return impl_->primitive ? impl_->primitive->name : "plain";
+  if (impl_->primitive) return impl_->primitive->name;
+  return std::is_same_v<R, float> && impl_->shape.steady_rows ? "rows" : "plain";
 }
 
 template <class R>
@@ -324,10 +328,12 @@ void Product<R>::run(const R* a, const R* b, const R* bias, R* c, void* scratch)
   const ProductShape& s = impl_->shape;
   if (s.m == 0 || s.n == 0) return;
   if (s.k == 0) return empty_product(s, bias, c);
-  if constexpr (std::is_same_v<R, float>)
-    impl_->primitive->execute(s, a, b, bias, c, scratch);
+  if constexpr (std::is_same_v<R, double>)
+    plain_product(s, a, b, bias, c);  // its rows are steady as they are
+  else if (s.steady_rows)
+    row_product(s, a, b, bias, c);
   else
-    plain_product(s, a, b, bias, c);
+    impl_->primitive->execute(s, a, b, bias, c, scratch);
 }
 
 template class Product<float>;

@@ -10,12 +10,14 @@ namespace plumb {
 
 /// C (m,n) = op(A)(m,k) · op(B)(k,n), row-major with row strides in elements. `trans_a`: A is stored (k,m);
 /// `trans_b`: B is stored (n,k), as weights are. A stride of 0 means rows without gaps. `accumulate`: C +=
-/// instead of C =. `bias` (n) is added to every row. C may alias nothing.
+/// instead of C =. `bias` (n) is added to every row. C may alias nothing. `steady_rows`: the bits of a row of
+/// C depend on this row of A alone, not on how many rows there are or where it stands (row_product.h); for A
+/// (m,k), B (n,k) and C =.
 struct ProductShape {
   std::int64_t m = 0, n = 0, k = 0;
   bool trans_a = false, trans_b = false;
   std::int64_t lda = 0, ldb = 0, ldc = 0;
-  bool accumulate = false, bias = false;
+  bool accumulate = false, bias = false, steady_rows = false;
 
   bool operator==(const ProductShape&) const = default;
   double flops() const {
@@ -27,8 +29,9 @@ struct ProductShape {
 };
 
 /// One product of a fixed shape, run by one thread at a time or by many at once: the bits are the same.
-///   float   oneDNN's matmul primitive, one OpenMP thread, scratch from the caller.
-///   double  plain loops: an element is the old C when accumulating, + Σ over ascending k, + the bias.
+///   float   oneDNN's matmul primitive, one OpenMP thread, scratch from the caller; `steady_rows`: a kernel
+///   of ours. double  plain loops: an element is the old C when accumulating, + Σ over ascending k, + the
+///   bias.
 /// 0 · NaN is NaN in both. Without `accumulate` nothing is read from C. k = 0 leaves C = 0 (+ bias). Side
 /// effect of float: OpenMP's thread count becomes 1 on the thread that makes a Product and on each that runs
 /// one.
@@ -46,7 +49,7 @@ class Product {
   /// its call, and makes the handles of a worker on its first run of this product). `bias` is read only if
   /// the shape has one.
   void run(const R* a, const R* b, const R* bias, R* c, void* scratch) const;
-  std::string impl() const;  // which implementation was chosen, for the manifest: "gemm:jit", "plain"
+  std::string impl() const;  // which implementation was chosen, for the manifest: "gemm:jit", "rows", "plain"
 
  private:
   struct Impl;

@@ -31,19 +31,38 @@ std::size_t LinearOp<R>::prepare(const Run<R>& r, ProductCache<R>& products) {
       for (std::size_t j = 1; j < n_; ++j) out += r.in(1 + j).rows;
     Part& p = parts[i];
     bytes = std::max(bytes, p.forward.prepare(products,
-                                              {.m = x.rows, .n = out, .k = x.cols, .trans_b = true, .lda = x.stride,
-                                               .ldb = w.stride, .ldc = y.stride, .bias = bias_},
+                                              {.m = x.rows,
+                                               .n = out,
+                                               .k = x.cols,
+                                               .trans_b = true,
+                                               .lda = x.stride,
+                                               .ldb = w.stride,
+                                               .ldc = y.stride,
+                                               .bias = bias_,
+                                               .steady_rows = r.mode() == Mode::eval},
                                               r.piece_rows()));
-    if (r.mode() == Mode::eval) continue;
+    if (r.mode() == Mode::eval)
+      continue;  // no gradient; a position decoded alone has the bits that it has among all
     const auto dy = r.dout(0);
     if (auto dx = r.din(0))
       bytes = std::max(bytes, p.dx.prepare(products,
-                                           {.m = x.rows, .n = x.cols, .k = out, .lda = dy.stride, .ldb = w.stride,
-                                            .ldc = dx.v.stride, .accumulate = i > 0 || !dx.overwrite},
+                                           {.m = x.rows,
+                                            .n = x.cols,
+                                            .k = out,
+                                            .lda = dy.stride,
+                                            .ldb = w.stride,
+                                            .ldc = dx.v.stride,
+                                            .accumulate = i > 0 || !dx.overwrite},
                                            r.piece_rows()));
     if (auto dw = r.din(1 + i)) {
-      const ProductShape shape{.m = out, .n = x.cols, .k = x.rows, .trans_a = true, .lda = dy.stride,
-                               .ldb = x.stride, .ldc = dw.v.stride, .accumulate = !dw.overwrite};
+      const ProductShape shape{.m = out,
+                               .n = x.cols,
+                               .k = x.rows,
+                               .trans_a = true,
+                               .lda = dy.stride,
+                               .ldb = x.stride,
+                               .ldc = dw.v.stride,
+                               .accumulate = !dw.overwrite};
       if (one_shard) {
         p.long_dw = std::make_shared<CutProduct<R>>(shape);
         bytes = std::max(bytes, p.long_dw->scratch_bytes());
