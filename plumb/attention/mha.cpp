@@ -23,14 +23,25 @@ class Mha final : public Attention<R> {
                                {name + ".v", width, Role::v, s_.attention.bias, layer}};
     const std::vector<Value> made = b.linears(x, qkv);
     for (std::size_t i = 0; i < 3; ++i) b.point(qkv[i].name, made[i]);
-    const double scale = s_.attention.scale == "none" ? 1 : 1 / std::sqrt(static_cast<double>(s_.d_head));
-    const Value ctx = causal_attention(b, made[0], made[1], made[2], s_.n_head, scale, context, name);
+    const Value ctx = causal_attention(b, made[0], made[1], made[2], s_.n_head, scale(), context, name);
     b.point(name + ".ctx", ctx);
-    return b.point(name + ".out", b.linear(ctx, {name + ".o", {'C', s_.d_model, true}, Role::attn_out,
-                                                 s_.attention.bias, layer}));
+    return b.point(
+        name + ".out",
+        b.linear(ctx, {name + ".o", {'C', s_.d_model, true}, Role::attn_out, s_.attention.bias, layer}));
   }
 
  private:
+  double scale() const {
+    const auto d = static_cast<double>(s_.d_head);
+    if (s_.attention.scale == "none") return 1;
+    if (s_.attention.scale != "mup") return 1 / std::sqrt(d);
+    // muP: 1/d_head, in units that make it 1/sqrt(d_head) at the base width. Without a base d_head, n_head is
+    // what stays.
+    const double base = s_.init.base_d_head > 0
+                            ? static_cast<double>(s_.init.base_d_head)
+                            : d * static_cast<double>(s_.init.base_d_model) / static_cast<double>(s_.d_model);
+    return std::sqrt(base) / d;
+  }
   DecoderSpec s_;
 };
 

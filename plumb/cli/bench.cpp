@@ -13,6 +13,7 @@
 #include "plumb/base/median.h"
 #include "plumb/base/rng.h"
 #include "plumb/base/text.h"
+#include "plumb/cli/bench_norms.h"
 #include "plumb/cli/flags.h"
 #include "plumb/cli/say.h"
 #include "plumb/kernel/peak.h"
@@ -214,8 +215,8 @@ int bench_probes(const Flags& f, const Config& config, ThreadPool& pool) {
 }  // namespace
 
 int bench_command(const Flags& f) {
-  static const std::vector<std::string> known{"step", "probes"};
-  if (f.args.size() != 1) bad_input("name what to time: `plumb bench step` or `plumb bench probes`");
+  static const std::vector<std::string> known{"step", "probes", "norms"};
+  if (f.args.size() != 1) bad_input("name what to time: `plumb bench step`, `plumb bench probes` or `plumb bench norms`");
   if (std::ranges::find(known, f.args.front()) == known.end())
     bad_input("{}", unknown_name("benchmark", f.args.front(), known));
   Flags rest = f;
@@ -224,9 +225,9 @@ int bench_command(const Flags& f) {
   ThreadPool pool(static_cast<int>(config.train.threads));
   if (!f.layers.empty() && !f.peer.empty())
     bad_input("--peer and --layers are two benchmarks; give one of them");
-  if (f.args.front() == "probes") {
+  if (f.args.front() != "step") {
     if (!f.layers.empty() || !f.peer.empty()) bad_input("--peer and --layers belong to `plumb bench step`");
-    return bench_probes(f, config, pool);
+    return f.args.front() == "norms" ? bench_norms(f.rounds, f.json, f.quiet, pool) : bench_probes(f, config, pool);
   }
   if (!f.layers.empty()) return bench_layers(f, config, pool);
 

@@ -45,6 +45,12 @@ void bench_options(CLI::App& sub, Flags& f) {
   sub.add_option("--layers", f.layers, "depths to time, to see that time is linear in n_layer: 6,12,24,48");
 }
 
+void params_options(CLI::App& sub, Flags& f) {
+  sub.add_option("--residual", f.residual,
+                 "concat: what it would cost to concatenate where the residual stream adds")
+      ->check(CLI::IsMember({"concat"}));
+}
+
 void sample_options(CLI::App& sub, Flags& f) {
   sub.add_option("--prompt", f.prompt, "what the text begins with (a new line when not given)");
   sub.add_option("--tokens", f.tokens,
@@ -122,12 +128,14 @@ constexpr Command commands[] = {
      "words that path, status or settings must contain; or du; or rm and folders", runs_command, runs_options,
      false},
     {"params", "Counts parameters by part, from the built tensors.",
-     "plumb params --set model.n_layer=4 --json", "CONFIG", config_help, params_command},
+     "plumb params --set model.n_layer=4 --json\n  plumb params --residual concat", "CONFIG", config_help,
+     params_command, params_options},
     {"bench", "Speed beside this machine's own limits.",
-     "plumb bench step\n  plumb bench probes\n  plumb bench step --peer '/usr/bin/python3 "
+     "plumb bench step\n  plumb bench probes\n  plumb bench norms\n  plumb bench step --peer "
+     "'/usr/bin/python3 "
      "bench/peers/torch/step.py --json'\n  plumb bench step "
      "--layers 6,12,24,48",
-     "WHAT", "step or probes", bench_command, bench_options},
+     "WHAT", "step, probes or norms", bench_command, bench_options},
     {"corpus", "Makes or fetches a corpus, keeps it, and says what is in it.",
      "plumb corpus embedded\n  plumb corpus tang\n  plumb corpus book.txt", "NAME",
      "a name, or a UTF-8 text file", corpus_command},

@@ -18,6 +18,8 @@ struct Flags {
   std::string peer;  // a command that prints {"ms_per_step": x}
   int rounds = 5;
   std::string layers;  // "6,12,24,48"
+  // params
+  std::string residual;  // "concat"
   // train
   std::string from;  // a run whose weights are the start
   bool no_probes = false;

@@ -1,6 +1,8 @@
 // plumb params: counts from the built tensors.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "plumb/base/json.h"
 #include "plumb/cli/flags.h"
 #include "plumb/cli/say.h"
@@ -8,6 +10,21 @@
 #include "plumb/spec/from_config.h"
 
 namespace plumb::cli {
+
+/// What [x; f(x)] in place of x + f(x) would cost, once a layer: the stream doubles with each. Parameters of
+/// the blocks grow as the square of their width when d_ff keeps its ratio to it; the head reads the last
+/// width.
+struct Concatenated {
+  double last_width = 0, total = 0;
+};
+Concatenated concatenated(const DecoderSpec& s, const ParamCounts& n) {
+  const auto d = static_cast<double>(s.d_model), layers = static_cast<double>(s.n_layer);
+  const double block = static_cast<double>(n.attention + n.ffn) / layers;
+  Concatenated c{.last_width = std::exp2(layers) * d, .total = static_cast<double>(n.embedding + n.position)};
+  for (std::int64_t i = 0; i < s.n_layer; ++i) c.total += block * std::exp2(2.0 * static_cast<double>(i));
+  c.total += static_cast<double>(s.vocab_size) * c.last_width;
+  return c;
+}
 
 int params_command(const Flags& f) {
   const Config config = config_of(f);
@@ -29,6 +46,12 @@ int params_command(const Flags& f) {
     j["active"] = n.active;
     for (const auto& [name, count] : parts) p[name] = count;
     j["parts"] = p;
+    if (!f.residual.empty()) {
+      const Concatenated c = concatenated(spec, n);
+      Json r = Json::object();
+      r["last_width"] = c.last_width, r["total"] = c.total;
+      j["concat"] = r;
+    }
     fmt::print("{}\n", j.dump());
     return 0;
   }
@@ -38,6 +61,16 @@ int params_command(const Flags& f) {
   fmt::print("{:<10} {:>12}\n", "total", n.total);
   if (n.active != n.total) fmt::print("{:<10} {:>12}  a token uses so many\n", "active", n.active);
   if (spec.tied_embeddings) fmt::print("the head is the embedding, counted once\n");
+  if (f.residual.empty()) return 0;
+  const Concatenated c = concatenated(spec, n);
+  fmt::print(
+      "\nconcatenating once a layer instead of adding: each layer doubles the width\n"
+      "  the last layer leaves 2^{} x {} = {:.4g} features; adding leaves {}\n"
+      "  about {:.3g} parameters (blocks as the square of their width, d_ff in proportion, a head of the "
+      "last width), "
+      "{:.3g} times the {} of adding\n",
+      spec.n_layer, spec.d_model, c.last_width, spec.d_model, c.total, c.total / static_cast<double>(n.total),
+      n.total);
   return 0;
 }
 

@@ -21,15 +21,20 @@ struct ModelConfig {
   std::int64_t d_ff = 256, block_size = 64;
   std::string norm = "layer";
   double norm_eps = 1e-5;
-  bool norm_affine = true;
-  double norm_momentum = 0.1;
+  std::optional<bool> norm_affine;  // true, but for instance
+  bool norm_bias = true;
+  std::string norm_gain = "plain";
+  std::int64_t norm_groups = 8;
+  double norm_momentum = 0.1, norm_alpha = 0.5, norm_alpha_attention = 0;
   std::string placement = "pre";
   std::optional<bool> final_norm;  // as the placement needs
   std::string residual = "add";
   std::int64_t residual_lanes = 2;
+  double layer_scale_init = 0;
   std::string weight_param = "plain";
   std::string position = "learned";
   std::optional<bool> tied_embeddings;  // true, unless the init scheme unties
+  std::string embedding_scale = "none";
 };
 
 struct AttentionConfig {
@@ -49,6 +54,8 @@ struct InitConfig {
   std::string scheme = "gpt2", distribution = "normal";
   double std = 0.02;
   bool residual_scale = true;
+  double leaky_slope = 0.01;
+  std::int64_t base_d_model = 128, base_d_head = 0;
 };
 
 struct TrainConfig {
@@ -60,7 +67,7 @@ struct TrainConfig {
   double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, adam_eps = 1e-8, grad_clip = 1.0;
   ByRole lr_scale;  // [train.lr_scale]: times lr, by a parameter's role; 0 freezes
   std::int64_t seed = 0;
-  std::string precision = "fp32";
+  std::string precision = "fp32", norm_reduce = "fp32";
   std::int64_t threads = 0, recompute = 0, eval_every = 200, checkpoint_every = 200, keep_checkpoints = 2;
 };
 

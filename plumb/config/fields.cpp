@@ -23,17 +23,29 @@ void add_model(Rows& rows) {
   row("block_size", &M::block_size, between(1, max_size), "tokens a sequence");
   row("norm", &M::norm, any(), "normalisation");
   row("norm_eps", &M::norm_eps, at_least(0), "added to the variance (or mean square) before the root");
-  row("norm_affine", &M::norm_affine, any(), "the norm has learned gains (and biases)");
+  row("norm_affine", &M::norm_affine, any(),
+      "the norm has learned gains (and biases); default: true, but for instance norm");
+  row("norm_bias", &M::norm_bias, any(), "false: gains alone, no biases");
+  row("norm_gain", &M::norm_gain, one_of({"plain", "plus_one"}),
+      "plus_one: stored as w from 0, used as 1 + w (Gemma)");
+  row("norm_groups", &M::norm_groups, between(1, max_size), "group norm: groups of channels");
   row("norm_momentum", &M::norm_momentum, between(0, 1),
       "batch norm: weight of the newest statistics; 0: cumulative average");
+  row("norm_alpha", &M::norm_alpha, at_least(1e-6), "dyt, derf: alpha at the start");
+  row("norm_alpha_attention", &M::norm_alpha_attention, at_least(0),
+      "dyt, derf: alpha at the start before attention; 0: norm_alpha");
   row("placement", &M::placement, any(), "where the norms sit");
   row("final_norm", &M::final_norm, any(), "a norm before the head; default: as the placement needs");
   row("residual", &M::residual, any(), "how a branch joins the residual stream");
   row("residual_lanes", &M::residual_lanes, between(1, 64), "hyper-connections: number of lanes");
+  row("layer_scale_init", &M::layer_scale_init, at_least(0),
+      "layer scale: gain at the start; 0: by depth (0.1 up to 18 layers, 1e-5 up to 24, 1e-6 beyond)");
   row("weight_param", &M::weight_param, any(), "parametrisation of the weight matrices");
   row("position", &M::position, any(), "position scheme");
   row("tied_embeddings", &M::tied_embeddings, any(),
       "the head shares the embedding's matrix; default: true, unless init.scheme unties it");
+  row("embedding_scale", &M::embedding_scale, one_of({"none", "sqrt_d", "learned"}),
+      "what token embeddings are multiplied by; learned: a scalar, sqrt(d_model) at the start");
 }
 
 void add_attention(Rows& rows) {
@@ -43,7 +55,7 @@ void add_attention(Rows& rows) {
   };
   using A = AttentionConfig;
   row("kind", &A::kind, any(), "kind of attention");
-  row("scale", &A::scale, one_of({"auto", "sqrt", "none"}),
+  row("scale", &A::scale, one_of({"auto", "sqrt", "mup", "none"}),
       "what scores are multiplied by; default: auto, 1/sqrt(d_head) except where another setting implies its "
       "own");
   row("bias", &A::bias, any(), "q, k, v and output projections have biases");
@@ -75,6 +87,11 @@ void add_init(Rows& rows) {
   row("std", &I::std, at_least(0), "standard deviation of the schemes that take one");
   row("residual_scale", &I::residual_scale, any(),
       "gpt2: times 1/sqrt(2 n_layer) on what writes to the residual stream");
+  row("leaky_slope", &I::leaky_slope, at_least(0), "kaiming: slope of a leaky ReLU");
+  row("base_d_model", &I::base_d_model, between(1, max_size),
+      "mup: the width at which it is the standard parametrisation");
+  row("base_d_head", &I::base_d_head, between(0, max_size),
+      "mup: d_head at that width; 0: n_head is the same at every width");
 }
 
 void add_train(Rows& rows) {
@@ -99,11 +116,17 @@ void add_train(Rows& rows) {
       "added to the root of the second moment; not 0, which a gradient of exactly 0 would divide by");
   row("grad_clip", &T::grad_clip, at_least(0), "largest gradient norm; 0: no clipping");
   row("seed", &T::seed, at_least(0), "seed of initialisation and data order");
-  row("precision", &T::precision, one_of({"fp32"}), "number format of the computation");
+  row("precision", &T::precision, one_of({"fp32", "bf16", "bf16_pure", "fp16_pure"}),
+      "bf16: products read bfloat16; bf16_pure, fp16_pure: everything stored is in that format (emulated: "
+      "rounded after "
+      "each operation)");
+  row("norm_reduce", &T::norm_reduce, one_of({"fp32", "storage"}),
+      "what layer and rms norm add up in; storage: precision's format, to see what breaks");
   row("threads", &T::threads, between(0, 1024),
       "worker threads; 0: all processors (the bits are the same for any number)");
   row("recompute", &T::recompute, between(0, 4096),
-      "0: keep all activations; k: keep only what enters every k blocks, and compute the rest again in backward");
+      "0: keep all activations; k: keep only what enters every k blocks, and compute the rest again in "
+      "backward");
   row("eval_every", &T::eval_every, between(0, 1e12), "steps between validation losses; 0: only at the end");
   row("checkpoint_every", &T::checkpoint_every, between(0, 1e12),
       "steps between checkpoints; 0: only at the end");
@@ -114,8 +137,9 @@ void add_lr_scale(Rows& rows) {
   for (std::size_t i = 0; i < n_role; ++i)
     rows.push_back(detail::make_field<Config>(
         "train.lr_scale", std::string(role_names[i]), at_least(0),
-        "learning rate of these parameters, times this; 0 freezes them",
-        [i](auto& c) -> auto& { return c.train.lr_scale.values[i]; }));
+        "learning rate of these parameters, times this; 0 freezes them", [i](auto& c) -> auto& {
+          return c.train.lr_scale.values[i];
+        }));
 }
 
 void add_data(Rows& rows) {

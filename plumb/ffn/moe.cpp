@@ -37,34 +37,20 @@ class MoeOp final : public Op<R> {
 
   std::size_t prepare(const Run<R>& r, ProductCache<R>& cache) override {
     const auto [n_expert, k, c, f, bias] = s_;
+    const auto get = [&](ProductShape shape) {  // tiles without gaps
+      shape.operands = r.operands();
+      return cache.get(shape);
+    };
     const bool steady = r.mode() == Mode::eval;
-    in_ = cache.get({.m = tile,
-                     .n = f,
-                     .k = c,
-                     .trans_b = true,
-                     .lda = c,
-                     .ldb = c,
-                     .ldc = f,
-                     .bias = bias,
-                     .steady_rows = steady});
-    out_ = cache.get({.m = tile,
-                      .n = c,
-                      .k = f,
-                      .trans_b = true,
-                      .lda = f,
-                      .ldb = f,
-                      .ldc = c,
-                      .bias = bias,
-                      .steady_rows = steady});
+    in_ = get({.m = tile, .n = f, .k = c, .trans_b = true, .bias = bias, .steady_rows = steady});
+    out_ = get({.m = tile, .n = c, .k = f, .trans_b = true, .bias = bias, .steady_rows = steady});
     std::vector<const Product<R>*> all{in_, out_};
     if (r.mode() == Mode::train) {
-      u_ = cache.get({.m = tile, .n = f, .k = c, .lda = c, .ldb = f, .ldc = f});
-      dx_ = cache.get({.m = tile, .n = c, .k = f, .lda = f, .ldb = c, .ldc = c});
+      u_ = get({.m = tile, .n = f, .k = c});
+      dx_ = get({.m = tile, .n = c, .k = f});
       for (const bool add : {false, true}) {
-        dw_out_[add] = cache.get(
-            {.m = c, .n = f, .k = tile, .trans_a = true, .lda = c, .ldb = f, .ldc = f, .accumulate = add});
-        dw_in_[add] = cache.get(
-            {.m = f, .n = c, .k = tile, .trans_a = true, .lda = f, .ldb = c, .ldc = c, .accumulate = add});
+        dw_out_[add] = get({.m = c, .n = f, .k = tile, .trans_a = true, .accumulate = add});
+        dw_in_[add] = get({.m = f, .n = c, .k = tile, .trans_a = true, .accumulate = add});
       }
       all.insert(all.end(), {u_, dx_, dw_out_[0], dw_out_[1], dw_in_[0], dw_in_[1]});
     }

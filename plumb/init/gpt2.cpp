@@ -1,5 +1,6 @@
-// GPT-2's init: N(0, std²), and × 1/sqrt(2 n_layer) on the matrices that write to the residual stream (attention output
-// and second feed-forward matrix). Radford et al. 2019 (GPT-2), section 2.3: 1/sqrt(N), N residual writes = 2 n_layer.
+// GPT-2's init: N(0, std²), and × 1/sqrt(2 n_layer) on the matrices that write to the residual stream
+// (attention output and second feed-forward matrix). Radford et al. 2019 (GPT-2), section 2.3: 1/sqrt(N), N
+// residual writes = 2 n_layer.
 #include <cmath>
 
 #include "plumb/init/init.h"

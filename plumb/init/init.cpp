@@ -54,6 +54,20 @@ ParamRule drawn(const DecoderSpec& s, double std) {
   return {ParamRule::Kind::normal, std};
 }
 
+ParamRule by_fans(const DecoderSpec& s, const ParamSpec& p, double std) {
+  switch (p.role) {
+    case Role::bias:
+    case Role::scalar:
+      return {ParamRule::Kind::constant, 0};
+    case Role::token_embed:
+    case Role::pos_embed:
+    case Role::score_bias:
+      return drawn(s, s.init.std);
+    default:
+      return drawn(s, std);
+  }
+}
+
 template <class R>
 Value add_scalar(Builder<R>& b, Value x, Value s, const std::string& name) {
   const Value y = b.node1(std::make_unique<AddScalarOp<R>>(), {.name = name,
@@ -67,8 +81,10 @@ Value add_scalar(Builder<R>& b, Value x, Value s, const std::string& name) {
 
 template <class R>
 Value multiply_scalar(Builder<R>& b, Value x, Value s, const std::string& name) {
-  return b.node1(std::make_unique<MultiplyScalarOp<R>>(),
-                 {.name = name, .in = {x, s}, .out = {b.shape(x)}, .backward_reads_out = false});
+  const Value y = b.node1(std::make_unique<MultiplyScalarOp<R>>(),
+                          {.name = name, .in = {x, s}, .out = {b.shape(x)}, .backward_reads_out = false});
+  b.expected_var(y, b.expected_var(x) * b.rule(s).scale * b.rule(s).scale);
+  return y;
 }
 
 #define PLUMB_INSTANTIATE(R)                                                \

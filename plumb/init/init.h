@@ -10,6 +10,10 @@ struct Init {
   virtual ~Init() = default;
   /// Components that know their own start (a norm's gain of 1) do not ask.
   virtual ParamRule rule(const ParamSpec&, double branch_gain) const = 0;
+  /// Multipliers of the learning rate, for every parameter, also those that know their start; muP's.
+  virtual void multiply(Role, ParamRule&) const {}
+  /// A constant that multiplies the logits; muP's.
+  virtual double logit_scale() const { return 1; }
   /// What stands before each linear and activation; identity but for Fixup.
   virtual Value before(Builder<R>&, Value x, std::string_view name) const {
     (void)name;
@@ -29,6 +33,10 @@ std::vector<InitEntry> init_table();
 
 /// Mean 0 and this standard deviation, from the spec's distribution ("normal", or "uniform" with bound sqrt(3) std).
 ParamRule drawn(const DecoderSpec&, double std);
+
+/// What the rules by fans do: biases and other scalars 0, tables (token, position, score bias: lookups, not sums over fan_in)
+/// drawn with init.std, every matrix with `std`.
+ParamRule by_fans(const DecoderSpec&, const ParamSpec&, double std);
 
 /// y = x + s and y = s x, s a scalar parameter (1). Fixup's.
 template <class R>

@@ -14,34 +14,6 @@ namespace {
 
 constexpr std::size_t kStep = 4;  // vectors in step, see Exp
 
-/// cdf[i] = Phi(x[i]) and bell[i] = e^(-x[i]^2 / 2).
-///
-/// Phi(-a) = e^(-a^2 / 2) P(t), t = 1 / (1 + 0.305 a), a >= 0: the form of Abramowitz & Stegun 7.1.26
-/// (Hastings 1955), with P our own minimax fit (Remez exchange in 113-bit arithmetic, degree 8, no constant
-/// term) of the relative error over 0 <= a <= 13.5: 9.4e-8; the shift 0.305 is the best on a grid. So tails
-/// are relatively exact too (to about 1e-6, the rounding of a^2 / 2), and x Phi(x) is within 1.1e-7 max(1,
-/// |x|). Beyond |x| = 13.2 the tail is 0. NaN stays NaN.
-template <std::size_t kCount>
-HWY_INLINE void NormalCdf(Floats d, const FloatVec (&x)[kCount], FloatVec (&cdf)[kCount],
-                          FloatVec (&bell)[kCount]) {
-  FloatVec t[kCount], p[kCount];
-#pragma GCC unroll 8
-  for (std::size_t i = 0; i < kCount; ++i) {
-    const auto a = hn::Abs(x[i]);
-    bell[i] = hn::Mul(hn::Mul(a, a), hn::Set(d, -0.5f));
-    t[i] = hn::Div(hn::Set(d, 1.0f), hn::MulAdd(a, hn::Set(d, 0.305f), hn::Set(d, 1.0f)));
-    p[i] = hn::MulAdd(t[i], hn::Set(d, 3.669918911e-2f), hn::Set(d, -1.529883047e-1f));
-  }
-  Exp(d, bell);
-  Horner(d, p, t, 1.857168861e-1f, -3.797681011e-2f, 1.210216679e-1f, 1.034208696e-1f, 1.224668165e-1f,
-         1.216397327e-1f);
-#pragma GCC unroll 8
-  for (std::size_t i = 0; i < kCount; ++i) {
-    const auto tail = hn::Mul(hn::Mul(p[i], t[i]), bell[i]);
-    cdf[i] = hn::IfThenElse(hn::Lt(x[i], hn::Zero(d)), tail, hn::Sub(hn::Set(d, 1.0f), tail));
-  }
-}
-
 struct Gelu {
   FloatVec gain;
 

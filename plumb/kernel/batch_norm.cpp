@@ -17,19 +17,34 @@ void each_group(std::int64_t cols, const F& f) {
 
 }  // namespace
 
+CountedRows::CountedRows(std::span<const std::int32_t> of_rows, std::int64_t ignored)
+    : targets(of_rows), ignore_index(ignored) {
+  if (count(static_cast<std::int64_t>(of_rows.size())) < 2) targets = {};
+}
+
+std::int64_t CountedRows::count(std::int64_t rows) const {
+  if (targets.empty()) return rows;
+  return rows - std::ranges::count(targets, static_cast<std::int32_t>(ignore_index));
+}
+
 template <class R>
-void batch_norm_statistics(View<const R> x, double eps, View<R> mean, View<R> rstd, View<R> unbiased) {
-  const auto m = static_cast<double>(x.rows);
+void batch_norm_statistics(View<const R> x, double eps, View<R> mean, View<R> rstd, View<R> unbiased,
+                           const CountedRows& counted) {
+  const auto m = static_cast<double>(counted.count(x.rows));
   each_group(x.cols, [&](std::int64_t at, std::int64_t n) {
     double sum[group] = {}, squares[group] = {};
-    for (std::int64_t i = 0; i < x.rows; ++i)
+    for (std::int64_t i = 0; i < x.rows; ++i) {
+      if (!counted(i)) continue;
       for (std::int64_t j = 0; j < n; ++j) sum[j] += static_cast<double>(x.row(i)[at + j]);
+    }
     for (std::int64_t j = 0; j < n; ++j) sum[j] /= m;
-    for (std::int64_t i = 0; i < x.rows; ++i)
+    for (std::int64_t i = 0; i < x.rows; ++i) {
+      if (!counted(i)) continue;
       for (std::int64_t j = 0; j < n; ++j) {
         const double c = static_cast<double>(x.row(i)[at + j]) - sum[j];
         squares[j] += c * c;
       }
+    }
     for (std::int64_t j = 0; j < n; ++j) {
       mean.data[at + j] = static_cast<R>(sum[j]);
       rstd.data[at + j] = static_cast<R>(1 / std::sqrt(squares[j] / m + eps));
@@ -50,8 +65,9 @@ void batch_norm_forward(View<const R> x, View<const R> mean, View<const R> rstd,
 
 template <class R>
 void batch_norm_backward(View<const R> dy, View<const R> x, View<const R> mean, View<const R> rstd,
-                         View<const R> gamma, bool of_batch, Sink<R> dx, Sink<R> dgamma, Sink<R> dbeta) {
-  const auto m = static_cast<double>(x.rows);
+                         View<const R> gamma, bool of_batch, Sink<R> dx, Sink<R> dgamma, Sink<R> dbeta,
+                         const CountedRows& counted) {
+  const auto m = static_cast<double>(counted.count(x.rows));
   auto put = [](R& to, double d, bool overwrite) {
     to = static_cast<R>(overwrite ? d : static_cast<double>(to) + d);
   };
@@ -77,7 +93,7 @@ void batch_norm_backward(View<const R> dy, View<const R> x, View<const R> mean, 
         const std::int64_t c = at + j;
         const double scale =
             static_cast<double>(rstd.data[c]) * (gamma ? static_cast<double>(gamma.data[c]) : 1.0);
-        const double through = of_batch ? (sum[j] + xhat(i, c) * dot[j]) / m : 0.0;
+        const double through = of_batch && counted(i) ? (sum[j] + xhat(i, c) * dot[j]) / m : 0.0;
         put(dx.v.row(i)[c], scale * (static_cast<double>(dy.row(i)[c]) - through), dx.overwrite);
       }
   });
@@ -98,12 +114,12 @@ void batch_norm_merge(double momentum, View<const R> mean, View<const R> unbiase
   }
 }
 
-#define PLUMB_INSTANTIATE(R)                                                                    \
-  template void batch_norm_statistics(View<const R>, double, View<R>, View<R>, View<R>);        \
-  template void batch_norm_forward(View<const R>, View<const R>, View<const R>, View<const R>,  \
-                                   View<const R>, View<R>);                                     \
-  template void batch_norm_backward(View<const R>, View<const R>, View<const R>, View<const R>, \
-                                    View<const R>, bool, Sink<R>, Sink<R>, Sink<R>);            \
+#define PLUMB_INSTANTIATE(R)                                                                                 \
+  template void batch_norm_statistics(View<const R>, double, View<R>, View<R>, View<R>, const CountedRows&); \
+  template void batch_norm_forward(View<const R>, View<const R>, View<const R>, View<const R>,               \
+                                   View<const R>, View<R>);                                                  \
+  template void batch_norm_backward(View<const R>, View<const R>, View<const R>, View<const R>,              \
+                                    View<const R>, bool, Sink<R>, Sink<R>, Sink<R>, const CountedRows&);     \
   template void batch_norm_merge(double, View<const R>, View<const R>, View<R>, View<R>, View<R>);
 PLUMB_INSTANTIATE(float)
 PLUMB_INSTANTIATE(double)

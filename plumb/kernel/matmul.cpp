@@ -11,6 +11,7 @@
 
 #include "plumb/base/error.h"
 #include "plumb/base/signals.h"
+#include "plumb/kernel/rounding.h"
 #include "plumb/kernel/row_product.h"
 
 // OpenMP's, from the runtime that oneDNN uses. Declared here so that we compile without -fopenmp.
@@ -282,14 +283,24 @@ void Primitive::execute(const ProductShape& s, const float* a, const float* b, c
 }
 
 std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+std::size_t floats(std::int64_t n) { return round_up(static_cast<std::size_t>(n) * sizeof(float)); }
 
 }  // namespace
 
 // ---- Product
 
+/// The shape of a product whose operands were copied without gaps.
+ProductShape compact(ProductShape s) {
+  s.lda = s.trans_a ? s.m : s.k;
+  s.ldb = s.trans_b ? s.k : s.n;
+  return s;
+}
+
 template <class R>
 struct Product<R>::Impl {
   ProductShape shape;
+  ProductShape inner() const { return rounds() ? compact(shape) : shape; }
+  bool rounds() const { return std::is_same_v<R, float> && shape.operands != Format::fp32; }
   std::unique_ptr<Primitive> primitive;  // float only, and only where there is something to sum
 };
 
@@ -298,7 +309,7 @@ Product<R>::Product(const ProductShape& shape) : impl_(std::make_unique<Impl>())
   impl_->shape = shape.resolved();
   const ProductShape& s = impl_->shape;
   if (std::is_same_v<R, float> && !s.steady_rows && s.m > 0 && s.n > 0 && s.k > 0)
-    impl_->primitive = std::make_unique<Primitive>(s);
+    impl_->primitive = std::make_unique<Primitive>(impl_->inner());
 }
 template <class R>
 Product<R>::~Product() = default;
@@ -314,7 +325,9 @@ const ProductShape& Product<R>::shape() const {
 
 template <class R>
 std::size_t Product<R>::scratch_bytes() const {
-  return impl_->primitive ? round_up(impl_->primitive->scratch) : 0;
+  const ProductShape& s = impl_->shape;
+  const std::size_t copies = impl_->rounds() ? floats(s.m * s.k) + floats(s.n * s.k) : 0;
+  return copies + (impl_->primitive ? round_up(impl_->primitive->scratch) : 0);
 }
 
 template <class R>
@@ -328,12 +341,27 @@ void Product<R>::run(const R* a, const R* b, const R* bias, R* c, void* scratch)
   const ProductShape& s = impl_->shape;
   if (s.m == 0 || s.n == 0) return;
   if (s.k == 0) return empty_product(s, bias, c);
-  if constexpr (std::is_same_v<R, double>)
+  if constexpr (std::is_same_v<R, double>) {
     plain_product(s, a, b, bias, c);  // its rows are steady as they are
-  else if (s.steady_rows)
-    row_product(s, a, b, bias, c);
-  else
-    impl_->primitive->execute(s, a, b, bias, c, scratch);
+  } else {
+    if (impl_->rounds()) {
+      auto* at = static_cast<std::byte*>(scratch);
+      const auto copy = [&](const float* from, std::int64_t rows, std::int64_t cols, std::int64_t stride) {
+        const View<float> to{reinterpret_cast<float*>(at), rows, cols, cols};
+        for (std::int64_t i = 0; i < rows; ++i) std::copy_n(from + i * stride, cols, to.row(i));
+        round_to(s.operands, to);
+        at += floats(rows * cols);
+        return to.data;
+      };
+      a = s.trans_a ? copy(a, s.k, s.m, s.lda) : copy(a, s.m, s.k, s.lda);
+      b = s.trans_b ? copy(b, s.n, s.k, s.ldb) : copy(b, s.k, s.n, s.ldb);
+      scratch = at;
+    }
+    if (s.steady_rows)
+      row_product(impl_->inner(), a, b, bias, c);
+    else
+      impl_->primitive->execute(s, a, b, bias, c, scratch);
+  }
 }
 
 template class Product<float>;

@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "plumb/base/precision.h"
+
 namespace plumb {
 
 /// C (m,n) = op(A)(m,k) · op(B)(k,n), row-major with row strides in elements. `trans_a`: A is stored (k,m);
@@ -18,6 +20,8 @@ struct ProductShape {
   bool trans_a = false, trans_b = false;
   std::int64_t lda = 0, ldb = 0, ldc = 0;
   bool accumulate = false, bias = false, steady_rows = false;
+  Format operands =
+      Format::fp32;  // what A and B are rounded to first (float products alone); sums stay in float
 
   bool operator==(const ProductShape&) const = default;
   double flops() const {

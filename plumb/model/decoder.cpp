@@ -1,6 +1,7 @@
 #include "plumb/model/decoder.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "plumb/model/ends.h"
 
@@ -34,6 +35,7 @@ class Decoder {
   Rules<R> rules() {
     Rules<R> r;
     r.init = [this](const ParamSpec& p, double gain) { return init_->rule(p, gain); };
+    r.multiply = [this](Role role, ParamRule& rule) { init_->multiply(role, rule); };
     r.branch_gain = [this](Role role, const Site& site) { return residual_->branch_gain(role, site); };
     if (s_.weight_param != "plain") {
       r.weight = [this](Builder<R>& b, Value w, const ParamSpec& p) { return weight_->transform(b, w, p); };
@@ -51,7 +53,7 @@ class Decoder {
                                  .shape = {vocabulary, channels},
                                  .fan_in = 1,
                                  .fan_out = s_.d_model});
-    Value x = position_->embed(b, embed_tokens(b, table, block));
+    Value x = position_->embed(b, scaled_embedding(b, embed_tokens(b, table, block)));
     b.point("embed", x);
     const auto bias = position_->bias(b);
     context_ = {bias.rule, bias.table};
@@ -69,6 +71,7 @@ class Decoder {
     x = residual_->close(b, stream);
     if (s_.final_norm) x = norm_->build(b, x, "final_norm", -1);
     b.point("final_norm", x);
+    if (const double scale = init_->logit_scale(); scale != 1) x = scaled(b, scale, x, "head.scaled");
     Value logits = s_.tied_embeddings ? b.product(x, table, std::nullopt, "head")
                                       : b.linear(x, {"head", vocabulary, Role::readout, false, -1});
     b.point("logits", logits);
@@ -76,6 +79,15 @@ class Decoder {
   }
 
  private:
+  Value scaled_embedding(Builder<R>& b, Value x) const {
+    const double root = std::sqrt(static_cast<double>(s_.d_model));
+    if (s_.embedding_scale == "sqrt_d") return scaled(b, root, x, "embed.scaled");
+    if (s_.embedding_scale != "learned") return x;
+    const Value by = b.param({.name = "embed.scale", .role = Role::scalar, .shape = {Dim{}}},
+                             {ParamRule::Kind::constant, root});
+    return multiply_scalar(b, x, by, "embed.scaled");
+  }
+
   Site site(int layer, Sub sub) const {
     const int n_layer = static_cast<int>(s_.n_layer);
     return {layer, n_layer, sub, 2 * layer + (sub == Sub::ffn ? 1 : 0), 2 * n_layer};
@@ -86,7 +98,8 @@ class Decoder {
     if (place_.before) x = normed(b, x, at);
     x = at.sub == Sub::attention ? attention_->build(b, x, name, at.layer, context_)
                                  : ffn_->build(b, x, name, at.layer);
-    if (place_.after_branch) x = norm_->build(b, x, name + ".norm_out", at.layer);
+    if (place_.after_branch)
+      x = place_.before ? norm_->build(b, x, name + ".norm_out", at.layer) : normed(b, x, at);
     return init_->after_branch(b, x, at);
   }
 

@@ -1,4 +1,5 @@
-// BatchNorm over batch and positions, per channel. Ioffe & Szegedy 2015, arXiv 1502.03167, algorithm 1.
+// BatchNorm over batch and positions, per channel; positions whose target does not count (padding) are left
+// out. Ioffe & Szegedy 2015, arXiv 1502.03167, algorithm 1.
 //
 //   y = (x - mean) / sqrt(var + eps) * gamma + beta     over all B·T values of a channel, biased variance
 //   dx = gamma / sqrt(var + eps) (dy - mean(dy) - xhat mean(dy xhat))
@@ -23,7 +24,8 @@ constexpr std::int64_t piece = 16;  // channels that one thread does at a time
 template <class R>
 class BatchNormOp final : public Op<R> {
  public:
-  BatchNormOp(double eps, bool affine, double momentum) : eps_(eps), affine_(affine), momentum_(momentum) {}
+  BatchNormOp(double eps, const Affine& a, double momentum, std::int64_t ignore_index)
+      : eps_(eps), a_(a), momentum_(momentum), ignore_index_(ignore_index) {}
   OpInfo info() const override { return {.kind = "batch_norm", .cross_batch = true, .sees_future = true}; }
 
   std::size_t prepare(const Run<R>& r, ProductCache<R>&) override {
@@ -37,11 +39,13 @@ class BatchNormOp final : public Op<R> {
   }
 
   void forward(Run<R>& r) const override {
+    const CountedRows counted(r.targets(), ignore_index_);
     each_piece(r, [&](std::int64_t at, std::int64_t n) {
       const auto x = r.in(0).columns(at, n);
       const auto mean = r.kept(0).columns(at, n), rstd = r.kept(1).columns(at, n);
       if (r.mode() == Mode::train) {
-        batch_norm_statistics(x, eps_, mean, rstd, r.replay() ? View<R>{} : pending_var(r).columns(at, n));
+        batch_norm_statistics(x, eps_, mean, rstd, r.replay() ? View<R>{} : pending_var(r).columns(at, n),
+                              counted);
         if (!r.replay()) std::copy_n(mean.data, n, pending_mean(r).data + at);
       } else {
         for (std::int64_t j = 0; j < n; ++j) {
@@ -50,18 +54,19 @@ class BatchNormOp final : public Op<R> {
               static_cast<R>(1 / std::sqrt(static_cast<double>(running_var(r).data[at + j]) + eps_));
         }
       }
-      batch_norm_forward(x, View<const R>(mean), View<const R>(rstd), gamma(r, at, n),
-                         affine_ ? r.in(2).columns(at, n) : View<const R>{}, r.out().columns(at, n));
+      batch_norm_forward(x, View<const R>(mean), View<const R>(rstd), cut(a_.gamma(r), at, n),
+                         cut(a_.beta(r), at, n), r.out().columns(at, n));
     });
   }
 
   void backward(Run<R>& r) const override {
+    const CountedRows counted(r.targets(), ignore_index_);
     each_piece(r, [&](std::int64_t at, std::int64_t n) {
-      auto cut = [&](Sink<R> s) { return s ? Sink<R>{s.v.columns(at, n), s.overwrite} : s; };
+      const auto part = [&](Sink<R> s) { return s ? Sink<R>{s.v.columns(at, n), s.overwrite} : s; };
       batch_norm_backward(r.dout().columns(at, n), r.in(0).columns(at, n),
                           View<const R>(r.kept(0).columns(at, n)), View<const R>(r.kept(1).columns(at, n)),
-                          gamma(r, at, n), r.mode() == Mode::train, cut(r.din(0)),
-                          affine_ ? cut(r.din(1)) : Sink<R>{}, affine_ ? cut(r.din(2)) : Sink<R>{});
+                          cut(a_.gamma(r), at, n), r.mode() == Mode::train, part(r.din(0)),
+                          part(a_.dgamma(r)), part(a_.dbeta(r)), counted);
     });
   }
 
@@ -75,8 +80,8 @@ class BatchNormOp final : public Op<R> {
   static View<R> running_var(const Run<R>& r) { return r.state(1); }
   static View<R> pending_mean(const Run<R>& r) { return r.state(3); }
   static View<R> pending_var(const Run<R>& r) { return r.state(4); }
-  View<const R> gamma(const Run<R>& r, std::int64_t at, std::int64_t n) const {
-    return affine_ ? r.in(1).columns(at, n) : View<const R>{};
+  static View<const R> cut(View<const R> v, std::int64_t at, std::int64_t n) {
+    return v ? v.columns(at, n) : v;
   }
   template <class F>
   static void each_piece(const Run<R>& r, const F& f) {
@@ -85,39 +90,37 @@ class BatchNormOp final : public Op<R> {
                [&](std::int64_t i) { f(i * piece, std::min(piece, cols - i * piece)); });
   }
   double eps_;
-  bool affine_;
+  Affine a_;
   double momentum_;
+  std::int64_t ignore_index_;
 };
 
 template <class R>
 class BatchNorm final : public Norm<R> {
  public:
   explicit BatchNorm(const DecoderSpec& s)
-      : eps_(s.norm_eps), affine_(s.norm_affine), momentum_(s.norm_momentum) {}
+      : eps_(s.norm_eps), affine_(s), momentum_(s.norm_momentum), ignore_index_(s.ignore_index) {}
 
   Value build(Builder<R>& b, Value x, const std::string& name, int layer) const override {
     const Shape shape = b.shape(x), channels{shape.dims.back()};
     NodeSpec n{.name = name, .in = {x}, .out = {shape}, .kept = {channels, channels}};
     n.backward_reads_out = false;
-    if (affine_) {
-      n.in.push_back(b.param({name + ".gamma", Role::norm_gain, channels, shape.cols(), shape.cols(), layer},
-                             {ParamRule::Kind::constant, 1}));
-      n.in.push_back(b.param({name + ".beta", Role::norm_bias, channels, shape.cols(), shape.cols(), layer},
-                             {ParamRule::Kind::constant, 0}));
-    }
+    affine_.add_to(b, n, name, shape.dims.back(), layer);
     n.state = {b.state({name + ".running_mean", channels, 0}), b.state({name + ".running_var", channels, 1}),
                b.state({name + ".count", Shape{Dim{}}, 0}),
                b.state({name + ".pending_mean", channels, 0, false}),
                b.state({name + ".pending_var", channels, 1, false})};
-    const Value y = b.node1(std::make_unique<BatchNormOp<R>>(eps_, affine_, momentum_), std::move(n));
+    const Value y =
+        b.node1(std::make_unique<BatchNormOp<R>>(eps_, affine_, momentum_, ignore_index_), std::move(n));
     b.expected_var(y, 1);
     return y;
   }
 
  private:
   double eps_;
-  bool affine_;
+  Affine affine_;
   double momentum_;
+  std::int64_t ignore_index_;
 };
 
 }  // namespace
@@ -133,7 +136,7 @@ extern constexpr NormEntry batch = norm_entry<BatchNorm>({
                 "flatters. Evaluation uses running statistics and is another function; sequences of a batch "
                 "are coupled, so "
                 "the batch runs as one shard.",
-    .fields = "model.norm_eps, model.norm_affine, model.norm_momentum",
+    .fields = "model.norm_eps, model.norm_affine, model.norm_bias, model.norm_gain, model.norm_momentum",
 });
 }  // namespace entries::norm
 

@@ -18,7 +18,8 @@ extern constexpr NormEntry none = norm_entry<NoNorm>({
     .name = "none",
     .formula = "y = x",
     .paper = "",
-    .pitfalls = "Without a norm the stream's scale is the residual rule's and the init's to keep: rezero, nf or fixup.",
+    .pitfalls = "Without a norm the stream's scale is the residual rule's and the init's to keep: rezero, nf "
+                "or fixup.",
 });
 }  // namespace entries::norm
 

@@ -69,6 +69,7 @@ Value Builder<R>::param(ParamSpec spec, ParamRule rule) {
   GraphOf<R>& graph = g();
   for (const ParamInfo& p : graph.params)
     if (p.spec.name == spec.name) fail("[builder] two parameters are called '{}'; give one another name", spec.name);
+  if (rules_.multiply) rules_.multiply(spec.role, rule);
   const Value v{static_cast<std::int32_t>(graph.values.size())};
   ValueInfo& info = graph.values.emplace_back();
   info.shape = spec.shape;

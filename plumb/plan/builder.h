@@ -64,6 +64,7 @@ struct Rules {
   /// The init rule; `branch_gain` is the residual bus's factor (DeepNorm's beta), 1 elsewhere.
   std::function<ParamRule(const ParamSpec&, double branch_gain)> init = {};
   std::function<double(Role, const Site&)> branch_gain = {};               // may be empty: 1
+  std::function<void(Role, ParamRule&)> multiply = {};  // the rule's multipliers, of every parameter; may be empty
   std::function<Value(Builder<R>&, Value w, const ParamSpec&)> weight = {};  // transform of a weight matrix; may be empty
   std::function<Value(Builder<R>&, Value x, std::string_view name)> before = {};  // before a linear or an activation
   std::function<double(std::string_view activation)> activation_gain = {};  // may be empty: 1

@@ -39,7 +39,8 @@ std::size_t LinearOp<R>::prepare(const Run<R>& r, ProductCache<R>& products) {
                                                .ldb = w.stride,
                                                .ldc = y.stride,
                                                .bias = bias_,
-                                               .steady_rows = r.mode() == Mode::eval},
+                                               .steady_rows = r.mode() == Mode::eval,
+                                               .operands = r.operands()},
                                               r.piece_rows()));
     if (r.mode() == Mode::eval)
       continue;  // no gradient; a position decoded alone has the bits that it has among all
@@ -52,7 +53,8 @@ std::size_t LinearOp<R>::prepare(const Run<R>& r, ProductCache<R>& products) {
                                             .lda = dy.stride,
                                             .ldb = w.stride,
                                             .ldc = dx.v.stride,
-                                            .accumulate = i > 0 || !dx.overwrite},
+                                            .accumulate = i > 0 || !dx.overwrite,
+                                            .operands = r.operands()},
                                            r.piece_rows()));
     if (auto dw = r.din(1 + i)) {
       const ProductShape shape{.m = out,
@@ -62,7 +64,8 @@ std::size_t LinearOp<R>::prepare(const Run<R>& r, ProductCache<R>& products) {
                                .lda = dy.stride,
                                .ldb = x.stride,
                                .ldc = dw.v.stride,
-                               .accumulate = !dw.overwrite};
+                               .accumulate = !dw.overwrite,
+                               .operands = r.operands()};
       if (one_shard) {
         p.long_dw = std::make_shared<CutProduct<R>>(shape);
         bytes = std::max(bytes, p.long_dw->scratch_bytes());

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "plumb/base/precision.h"
 #include "plumb/base/threads.h"
 #include "plumb/tensor/view.h"
 
@@ -62,6 +63,8 @@ class Run {
   double loss_scale() const { return loss_scale_; }
 
   Mode mode() const { return mode_; }
+  /// What matrix products round their operands to.
+  Format operands() const { return operands_; }
   std::int64_t sequences() const { return n_seq_; }
   /// 0: a full shard; 1: the batch's last, shorter one. Products are prepared for each.
   std::size_t variant() const { return variant_; }
@@ -95,6 +98,7 @@ class Run {
   double* loss_ = nullptr;
   double loss_scale_ = 0;
   Mode mode_ = Mode::train;
+  Format operands_ = Format::fp32;
   bool replay_ = false, observed_ = true;
   std::int64_t n_seq_ = 0, step_ = 0, first_sample_ = 0, position_ = 0, piece_rows_ = 512;
   std::size_t variant_ = 0;

@@ -1,6 +1,7 @@
 #include "plumb/plan/params.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "plumb/base/error.h"
 #include "plumb/base/rng.h"
@@ -16,8 +17,10 @@ bool decays(Role r) {
     case Role::norm_bias:
     case Role::residual_gain:
     case Role::score_bias:
-    case Role::scalar: return false;
-    default: return true;
+    case Role::scalar:
+      return false;
+    default:
+      return true;
   }
 }
 
@@ -55,9 +58,27 @@ ParamStore<R>::ParamStore(ParamLayout layout, std::uint64_t seed)
     const std::span<R> v(view(p).data, static_cast<std::size_t>(p.size()));
     const Stream s = stream(seed, "init/" + p.spec.name);
     switch (p.rule.kind) {
-      case ParamRule::Kind::constant: std::ranges::fill(v, static_cast<R>(p.rule.scale)); break;
-      case ParamRule::Kind::normal: s.fill_normal(0, p.rule.scale, v); break;
-      case ParamRule::Kind::uniform: s.fill_uniform(-p.rule.scale, p.rule.scale, v); break;
+      case ParamRule::Kind::constant:
+        std::ranges::fill(v, static_cast<R>(p.rule.scale));
+        break;
+      case ParamRule::Kind::normal:
+        s.fill_normal(0, p.rule.scale, v);
+        break;
+      case ParamRule::Kind::uniform:
+        s.fill_uniform(-p.rule.scale, p.rule.scale, v);
+        break;
+      case ParamRule::Kind::row_norms:
+        break;  // once all are drawn
+    }
+  }
+  for (const ParamInfo& p : layout_.params) {
+    if (p.rule.kind != ParamRule::Kind::row_norms) continue;
+    const View<R> rows = param(p.rule.of);
+    for (std::int64_t i = 0; i < p.size(); ++i) {
+      double sum = 0;
+      for (std::int64_t j = 0; j < rows.cols; ++j)
+        sum += static_cast<double>(rows.row(i)[j]) * static_cast<double>(rows.row(i)[j]);
+      view(p).data[i] = static_cast<R>(std::sqrt(sum));
     }
   }
   for (const StateInfo& s : layout_.states) {

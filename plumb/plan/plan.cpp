@@ -6,6 +6,7 @@
 
 #include "plumb/base/clock.h"
 #include "plumb/base/error.h"
+#include "plumb/kernel/rounding.h"
 #include "plumb/kernel/rows.h"
 
 namespace plumb {
@@ -69,6 +70,7 @@ struct Plan<R>::Impl {
     r.loss_ = &shard_loss[static_cast<std::size_t>(shard)];
     r.loss_scale_ = tokens ? 1.0 / static_cast<double>(tokens) : 0;
     r.mode_ = o.mode;
+    r.operands_ = product_format(o.precision);
     r.replay_ = replay;
     r.observed_ = observed && !replay;
     r.step_ = key.step;
@@ -96,7 +98,8 @@ struct Plan<R>::Impl {
       for (const Binding& b : e.clear) clear(r.view(b));
       for (const auto& a : e.aux) {
         R& g = *r.view(a.where).data;
-        g = static_cast<R>(static_cast<double>(g) + graph.aux[static_cast<std::size_t>(a.index)].weight * share(r));
+        g = static_cast<R>(static_cast<double>(g) +
+                           graph.aux[static_cast<std::size_t>(a.index)].weight * share(r));
       }
       look(e, r, shard);
     }
@@ -107,13 +110,25 @@ struct Plan<R>::Impl {
       n.op->forward(r);
     if (timing) {
       const auto w = static_cast<std::size_t>(pool->worker());
-      seconds[(w * graph.nodes.size() + static_cast<std::size_t>(e.node)) * 2 + (back ? 1 : 0)] += now_s() - t;
+      seconds[(w * graph.nodes.size() + static_cast<std::size_t>(e.node)) * 2 + (back ? 1 : 0)] +=
+          now_s() - t;
     }
+    store_narrowly(r, back ? e.b.din : e.b.out);
     if (back) return;
     for (const auto& a : e.aux)
       shard_aux[static_cast<std::size_t>(shard) * graph.aux.size() + static_cast<std::size_t>(a.index)] =
-          graph.aux[static_cast<std::size_t>(a.index)].weight * share(r) * static_cast<double>(*r.view(a.where).data);
+          graph.aux[static_cast<std::size_t>(a.index)].weight * share(r) *
+          static_cast<double>(*r.view(a.where).data);
     look(e, r, shard);
+  }
+
+  // What an op wrote, as the storage format holds it. Statistics that it keeps for itself stay as they are.
+  void store_narrowly(Run<R>& r, const std::vector<Binding>& written) const {
+    if constexpr (std::is_same_v<R, float>) {
+      const Format format = storage_format(o.precision);
+      if (format == Format::fp32) return;
+      for (const Binding& b : written) round_to(format, r.view(b));
+    }
   }
 
   void look(const Step& e, Run<R>& r, std::int64_t shard) {
@@ -126,8 +141,8 @@ struct Plan<R>::Impl {
   void begin(std::span<const std::int32_t> xs, std::span<const std::int32_t> ys, CallKey k) {
     const auto want = static_cast<std::size_t>(o.batch * o.block);
     if (xs.size() != want || ys.size() != want)
-      fail("[plan] {} tokens and {} targets, the plan was made for {} sequences of {}", xs.size(), ys.size(), o.batch,
-           o.block);
+      fail("[plan] {} tokens and {} targets, the plan was made for {} sequences of {}", xs.size(), ys.size(),
+           o.batch, o.block);
     x = xs;
     y = ys;
     key = k;
@@ -234,7 +249,8 @@ Plan<R>::Plan(GraphOf<R> graph, ParamStore<R>& store, const PlanOptions& o, Thre
   p.one_shard = p.graph.cross_batch();
   p.shard_loss.resize(static_cast<std::size_t>(p.s.n_shard));
   p.shard_aux.resize(static_cast<std::size_t>(p.s.n_shard) * p.graph.aux.size());
-  p.norm_parts.resize(static_cast<std::size_t>((store.layout().n_param_elements + norm_slice - 1) / norm_slice));
+  p.norm_parts.resize(
+      static_cast<std::size_t>((store.layout().n_param_elements + norm_slice - 1) / norm_slice));
 
   if (o.mode == Mode::train) p.sums = TreeSum<R>(p.s.n_shard, p.s.leaf_grads);
   p.once = Arena(static_cast<std::size_t>(p.s.once) * sizeof(R));
@@ -273,15 +289,17 @@ void Plan<R>::observe(bool on) {
 template <class R>
 void Plan<R>::run_products_only() {
   Impl& p = *p_;
-  p.each_wave([&p](std::int64_t i) {
-    Run<R> r = p.make_run(i);
-    for (const Step& e : p.s.shard) {
-      const Op<R>& op = *p.graph.nodes[static_cast<std::size_t>(e.node)].op;
-      if (op.info().kind != "linear") continue;
-      r.b_ = &e.b;
-      e.phase == Phase::backward ? op.backward(r) : op.forward(r);
-    }
-  }, [](std::int64_t) {});
+  p.each_wave(
+      [&p](std::int64_t i) {
+        Run<R> r = p.make_run(i);
+        for (const Step& e : p.s.shard) {
+          const Op<R>& op = *p.graph.nodes[static_cast<std::size_t>(e.node)].op;
+          if (op.info().kind != "linear") continue;
+          r.b_ = &e.b;
+          e.phase == Phase::backward ? op.backward(r) : op.forward(r);
+        }
+      },
+      [](std::int64_t) {});
 }
 
 template <class R>
@@ -303,14 +321,21 @@ LossResult Plan<R>::loss(std::span<const std::int32_t> x, std::span<const std::i
 }
 
 template <class R>
-LossResult Plan<R>::loss_and_grad(std::span<const std::int32_t> x, std::span<const std::int32_t> y, CallKey key) {
+LossResult Plan<R>::loss_and_grad(std::span<const std::int32_t> x, std::span<const std::int32_t> y,
+                                  CallKey key) {
   Impl& p = *p_;
   if (p.o.mode != Mode::train) fail("[plan] gradients asked of a plan made for evaluation");
   p.begin(x, y, key);
   p.begin_hooks();
   p.run_once_forward();
-  p.each_wave([&p](std::int64_t i) { p.run_shard(i); }, [&p](std::int64_t done) { p.sums.end_wave(done, *p.pool); });
+  p.each_wave([&p](std::int64_t i) { p.run_shard(i); },
+              [&p](std::int64_t done) { p.sums.end_wave(done, *p.pool); });
   p.run_once_backward();
+  if constexpr (std::is_same_v<R, float>) {
+    const std::span<float> g = grads();
+    const auto n = static_cast<std::int64_t>(g.size());
+    round_to(storage_format(p.o.precision), {g.data(), 1, n, n});
+  }
   p.merge_hooks();
   return p.result();
 }
@@ -353,8 +378,8 @@ double Plan<R>::grad_norm() {
 }
 
 template <class R>
-std::optional<NonFinite> Plan<R>::first_non_finite(std::span<const std::int32_t> x, std::span<const std::int32_t> y,
-                                                   CallKey key) {
+std::optional<NonFinite> Plan<R>::first_non_finite(std::span<const std::int32_t> x,
+                                                   std::span<const std::int32_t> y, CallKey key) {
   Impl& p = *p_;
   std::optional<NonFinite> found;
   auto check = [&](const std::string& name, View<const R> v, int shard) {

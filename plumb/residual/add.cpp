@@ -22,7 +22,8 @@ extern constexpr ResidualEntry add = residual_entry<Add>({
     .name = "add",
     .formula = "y = x + f(x)",
     .paper = "He et al. 2015, arXiv 1512.03385",
-    .pitfalls = "The stream's variance grows with every write: a deep stack wants a final norm and scaled init.",
+    .pitfalls =
+        "The stream's variance grows with every write: a deep stack wants a final norm and scaled init.",
 });
 }  // namespace entries::residual
 

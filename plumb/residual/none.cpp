@@ -26,7 +26,8 @@ extern constexpr ResidualEntry none = residual_entry<NoResidual>({
     .name = "none",
     .formula = "y = f(x)",
     .paper = "",
-    .pitfalls = "Positions become alike within a few layers (rank collapse) and the model cannot tell contexts apart.",
+    .pitfalls = "Positions become alike within a few layers (rank collapse) and the model cannot tell "
+                "contexts apart.",
     .refuses = refuses,
 });
 }  // namespace entries::residual

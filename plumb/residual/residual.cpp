@@ -1,5 +1,5 @@
-// The ops that residual rules share. Gradients: every sink as it says; a learned scalar's gradient is a sum over the
-// shard's elements in double.
+// The ops that residual rules share. Gradients: every sink as it says; a learned scalar's gradient is a sum
+// over the shard's elements in double.
 #include "plumb/residual/residual.h"
 
 #include "plumb/base/error.h"
@@ -14,7 +14,9 @@ class ScaledSumOp final : public Op<R> {
   ScaledSumOp(double a, double b, bool two) : a_(a), b_(b), two_(two) {}
   OpInfo info() const override { return {.kind = two_ ? "residual_add" : "scale"}; }
 
-  void forward(Run<R>& r) const override { axpby(a_, r.in(0), b_, two_ ? r.in(1) : View<const R>{}, r.out()); }
+  void forward(Run<R>& r) const override {
+    axpby(a_, r.in(0), b_, two_ ? r.in(1) : View<const R>{}, r.out());
+  }
 
   void backward(Run<R>& r) const override {
     pass(a_, r.dout(), r.din(0));
@@ -52,9 +54,16 @@ class GatedSumOp final : public Op<R> {
 
 }  // namespace
 
-void require_same_shape(std::string_view op, const std::string& name, const Shape& stream, const Shape& branch) {
+void require_same_shape(std::string_view op, const std::string& name, const Shape& stream,
+                        const Shape& branch) {
   if (stream.rows() != branch.rows() || stream.cols() != branch.cols())
     fail("[{}] {}: the stream is {}, the branch wrote {}", op, name, stream.text(), branch.text());
+}
+
+std::string refuses_zero_start(const DecoderSpec& s) {
+  if (s.placement == "post")
+    return "a norm after the addition undoes a branch that starts at zero; use placement = 'pre'";
+  return {};
 }
 
 template <class R>
@@ -87,9 +96,9 @@ Value gated_sum(Builder<R>& b, Value x, double a, Value g, Value z, const std::s
                  {.name = name, .in = {x, g, z}, .out = {b.shape(x)}, .backward_reads_out = false});
 }
 
-#define PLUMB_INSTANTIATE(R)                                                                   \
-  template Value scaled_sum(Builder<R>&, double, Value, double, Value, const std::string&);    \
-  template Value scaled(Builder<R>&, double, Value, const std::string&);                       \
+#define PLUMB_INSTANTIATE(R)                                                                \
+  template Value scaled_sum(Builder<R>&, double, Value, double, Value, const std::string&); \
+  template Value scaled(Builder<R>&, double, Value, const std::string&);                    \
   template Value gated_sum(Builder<R>&, Value, double, Value, Value, const std::string&);
 PLUMB_INSTANTIATE(float)
 PLUMB_INSTANTIATE(double)

@@ -34,6 +34,9 @@ std::vector<ResidualEntry> residual_table();
 /// Throws "[op] name: …" with both shapes unless they agree.
 void require_same_shape(std::string_view op, const std::string& name, const Shape& stream, const Shape& branch);
 
+/// The reason why a branch that starts at zero cannot stand in this model; empty: it can.
+std::string refuses_zero_start(const DecoderSpec&);
+
 /// y = a x + b z for values of one shape; a and b are constants of the graph. The op most rules are made of.
 template <class R>
 Value scaled_sum(Builder<R>& b, double a, Value x, double c, Value z, const std::string& name);

@@ -37,12 +37,6 @@ class ReZero final : public Residual<R> {
   std::map<int, Value> alpha_;
 };
 
-std::string refuses(const DecoderSpec& s) {
-  if (s.placement == "post")
-    return "a norm after the addition undoes a branch that starts at zero; use placement = 'pre'";
-  return {};
-}
-
 }  // namespace
 
 namespace entries::residual {
@@ -52,7 +46,7 @@ extern constexpr ResidualEntry rezero = residual_entry<ReZero>({
     .paper = "Bachlechner et al. 2020, arXiv 2003.04887",
     .pitfalls = "One scalar a layer, not one a branch. Branches get no gradient at the first step: alpha "
                 "moves first.",
-    .refuses = refuses,
+    .refuses = refuses_zero_start,
 });
 }  // namespace entries::residual
 

@@ -1,5 +1,5 @@
-// How a component introduces itself. Tables of entries are generated from file names, and are values: a program outside
-// the tree appends its own to its own copy.
+// How a component introduces itself. Tables of entries are generated from file names, and are values: a
+// program outside the tree appends its own to its own copy.
 #pragma once
 #include <memory>
 #include <string>
@@ -14,7 +14,8 @@ namespace plumb {
 
 struct Entry {
   std::string_view name, formula, paper, pitfalls;
-  std::string_view fields = {};  // config keys of its own, not the model's sizes: "model.norm_eps, model.norm_affine"
+  std::string_view fields =
+      {};  // config keys of its own, not the model's sizes: "model.norm_eps, model.norm_affine"
   /// Why it cannot be part of this model, in one sentence; empty: it can.
   std::string (*refuses)(const DecoderSpec&) = nullptr;
 };
@@ -37,13 +38,15 @@ struct FamilyEntry : Entry {
 /// The entry of component T<R>, which is constructed from the spec.
 template <template <class> class Base, template <class> class T>
 constexpr FamilyEntry<Base> make_entry(const Entry& e) {
-  return {e, [](const DecoderSpec& s) -> std::unique_ptr<Base<float>> { return std::make_unique<T<float>>(s); },
-          [](const DecoderSpec& s) -> std::unique_ptr<Base<double>> { return std::make_unique<T<double>>(s); }};
+  return {
+      e, [](const DecoderSpec& s) -> std::unique_ptr<Base<float>> { return std::make_unique<T<float>>(s); },
+      [](const DecoderSpec& s) -> std::unique_ptr<Base<double>> { return std::make_unique<T<double>>(s); }};
 }
 
 /// The entry called `name`, after it agreed to the spec; otherwise one sentence that names the nearest known.
 template <class E>
-const E& choose(const std::vector<E>& table, std::string_view family, std::string_view name, const DecoderSpec& spec) {
+const E& choose(const std::vector<E>& table, std::string_view family, std::string_view name,
+                const DecoderSpec& spec) {
   for (const E& e : table) {
     if (e.name != name) continue;
     const std::string why = e.refuses ? e.refuses(spec) : std::string();

@@ -64,14 +64,21 @@ Rows all_rows() {
   top("norm", &S::norm);
   top("norm_eps", &S::norm_eps);
   top("norm_affine", &S::norm_affine);
+  top("norm_bias", &S::norm_bias);
+  top("norm_gain", &S::norm_gain);
+  top("norm_groups", &S::norm_groups);
   top("norm_momentum", &S::norm_momentum);
+  top("norm_alpha", &S::norm_alpha);
+  top("norm_alpha_attention", &S::norm_alpha_attention);
   top("placement", &S::placement);
   top("final_norm", &S::final_norm);
   top("residual", &S::residual);
   top("residual_lanes", &S::residual_lanes);
+  top("layer_scale_init", &S::layer_scale_init);
   top("weight_param", &S::weight_param);
   top("position", &S::position);
   top("tied_embeddings", &S::tied_embeddings);
+  top("embedding_scale", &S::embedding_scale);
   attention("kind", &S::Attention::kind);
   attention("scale", &S::Attention::scale);
   attention("bias", &S::Attention::bias);
@@ -85,6 +92,9 @@ Rows all_rows() {
   init("distribution", &S::InitRule::distribution);
   init("std", &S::InitRule::std);
   init("residual_scale", &S::InitRule::residual_scale);
+  init("leaky_slope", &S::InitRule::leaky_slope);
+  init("base_d_model", &S::InitRule::base_d_model);
+  init("base_d_head", &S::InitRule::base_d_head);
   top("ignore_index", &S::ignore_index, between(-(1 << 30), -1));
   return rows;
 }
@@ -104,6 +114,15 @@ const std::vector<Implication>& implications() {
       {"init.scheme", "fixup", "model.residual", "add"s, "Fixup's scalars belong to plain residual addition"},
       {"init.scheme", "fixup", "model.tied_embeddings", false,
        "Fixup starts the head at zero, which a shared embedding cannot"},
+      {"init.scheme", "t_fixup", "model.norm", "none"s, "T-Fixup trains without norms"},
+      {"init.scheme", "t_fixup", "model.embedding_scale", "sqrt_d"s,
+       "T-Fixup's embeddings are drawn small and multiplied by sqrt(d_model)"},
+      {"init.scheme", "t_fixup", "train.warmup", std::int64_t{0}, "T-Fixup needs no warm-up"},
+      {"init.scheme", "mup", "model.attention.scale", "mup"s, "muP scales attention by 1/d_head"},
+      {"model.residual", "deepnorm", "model.placement", "post"s, "DeepNorm normalises after the addition"},
+      {"model.residual", "deepnorm", "init.scheme", "xavier"s, "its gains multiply Xavier's init"},
+      {"model.residual", "depth_scale", "init.residual_scale", false,
+       "scaling the branches and their init by 1/sqrt(2 n_layer) damps them twice"},
       {"model.residual", "rezero", "model.norm", "none"s, "ReZero replaces the norms"},
       {"model.residual", "nf", "model.norm", "none"s, "NF blocks replace the norms"},
       {"model.residual", "nf", "model.weight_param", "scaled_ws"s,
@@ -146,6 +165,7 @@ Config resolve_config(const Config& given) {
   }
   // Only "post" leaves a normalised stream behind; every other placement's stream grows and needs a norm
   // before the head.
+  if (!m.norm_affine) m.norm_affine = m.norm != "instance";
   if (!m.final_norm) m.final_norm = m.norm != "none" && m.placement != "post";
   if (!m.tied_embeddings) m.tied_embeddings = true;
   if (!config.attention.scale) config.attention.scale = "auto";
@@ -163,6 +183,7 @@ DecoderSpec spec_from_config(const Config& given, std::int64_t vocab_size) {
       field.set(spec, source->get(config));
   spec.n_kv_head = spec.n_head;
   spec.vocab_size = vocab_size;
+  if (config.train.norm_reduce == "storage") spec.norm_reduce = storage_format(precision_of(config.train.precision));
   return spec;
 }
 

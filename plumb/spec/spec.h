@@ -1,34 +1,46 @@
-// What a model is. Config, presets, imports, surgery and faults all make or edit one of these; nothing below this room
-// knows about TOML. Fields that no user may set live at the end.
+// What a model is. Config, presets, imports, surgery and faults all make or edit one of these; nothing below
+// this room knows about TOML. Fields that no user may set live at the end.
 #pragma once
 #include <cstdint>
 #include <string>
 
+#include "plumb/base/precision.h"
+
 namespace plumb {
 
-/// A decoder Transformer, resolved: every field has its final value (nothing is "auto" here but `attention.scale`).
-/// Names and defaults are those of CONTRACT's `[model]` and `[init]`; component names are validated against the
-/// component tables by `check_spec` in model/.
+/// A decoder Transformer, resolved: every field has its final value (nothing is "auto" here but
+/// `attention.scale`). Names and defaults are those of CONTRACT's `[model]` and `[init]`; component names are
+/// validated against the component tables by `check_spec` in model/.
 struct DecoderSpec {
-  std::int64_t n_layer = 12, d_model = 128, n_head = 4, n_kv_head = 4, d_head = 32, d_ff = 256, block_size = 64;
+  std::int64_t n_layer = 12, d_model = 128, n_head = 4, n_kv_head = 4, d_head = 32, d_ff = 256,
+               block_size = 64;
   std::int64_t vocab_size = 1200;
 
   std::string norm = "layer";
   double norm_eps = 1e-5;
   bool norm_affine = true;
-  double norm_momentum = 0.1;  // batch; 0: cumulative average
+  bool norm_bias = true;            // beside the gain, where the norm has one
+  std::string norm_gain = "plain";  // plus_one: stored as w, used as 1 + w (Gemma)
+  std::int64_t norm_groups = 8;     // group
+  double norm_momentum = 0.1;       // batch; 0: cumulative average
+  double norm_alpha = 0.5,
+         norm_alpha_attention = 0;  // dyt, derf: alpha at the start; before attention (0: the same)
 
   std::string placement = "pre";
   bool final_norm = true;
   std::string residual = "add";
   std::int64_t residual_lanes = 2;  // hyper_connections
+  double layer_scale_init = 0;      // layer_scale; 0: by depth
   std::string weight_param = "plain";
   std::string position = "learned";
   bool tied_embeddings = true;
+  std::string embedding_scale =
+      "none";  // what token embeddings are multiplied by: none | sqrt_d | learned (sqrt_d at the start)
 
   struct Attention {
     std::string kind = "mha";
-    std::string scale = "auto";  // auto: 1/sqrt(d_head), except where an entry implies another (t5: none)
+    std::string scale =
+        "auto";  // auto: 1/sqrt(d_head), except where an entry implies another (t5: none, mup)
     bool bias = false;
   } attention;
 
@@ -44,10 +56,14 @@ struct DecoderSpec {
     std::string distribution = "normal";
     double std = 0.02;
     bool residual_scale = true;  // x 1/sqrt(2 n_layer) on what writes to the residual stream (gpt2)
+    double leaky_slope = 0.01;   // of a leaky ReLU, in kaiming's gain
+    std::int64_t base_d_model = 128,
+                 base_d_head = 0;  // mup: the width at which it is the standard parametrisation
   } init;
 
   // -- no user may set these
-  std::int64_t ignore_index = -100;  // a target with this value does not count in the loss
+  Format norm_reduce = Format::fp32;  // what layer and rms norm form their sums in (float models)
+  std::int64_t ignore_index = -100;   // a target with this value does not count in the loss
 };
 
 }  // namespace plumb

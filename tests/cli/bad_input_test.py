@@ -157,7 +157,7 @@ CASES = [
     ('runs rm {dir}/link', "{dir}/link is a link, or no folder's own name; give the folder itself"),
     ('init tinny', "unknown preset 'tinny'; did you mean 'tiny'? known: chapter, post, tiny, text, gpt2"),
     ('init --out {dir}/short.txt', '{dir}/short.txt is there already; name another file with --out'),
-    ('bench', 'name what to time: `plumb bench step` or `plumb bench probes`'),
+    ('bench', 'name what to time: `plumb bench step`, `plumb bench probes` or `plumb bench norms`'),
     ('bench setp', "unknown benchmark 'setp'; did you mean 'step'? known: step, probes"),
     ('bench probes --set probe.every=0', 'probe.every is 0: nothing is probed; set it to 1 or more'),
     ('corpus', 'name one corpus: `plumb corpus embedded`, or a UTF-8 text file'),

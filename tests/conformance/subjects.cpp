@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "plumb/base/error.h"
-#include "tests/conformance/harness.h"
+#include "tests/conformance/covering.h"
 
 namespace plumb::conformance {
 namespace {
@@ -46,6 +46,8 @@ void (*const changes[])(S&) = {
     [](S& s) { s.residual = "add"; },
     [](S& s) { s.attention.scale = "none"; },
     [](S& s) { s.init.scheme = "normal"; },
+    [](S& s) { s.init.residual_scale = false; },
+    [](S& s) { s.attention.scale = "mup"; },
 };
 
 // Settings under which an entry builds something else.
@@ -55,11 +57,16 @@ struct Variant {
 };
 const Variant variants[] = {
     {"norm", "no gain", [](S& s) { s.norm_affine = false; }},
+    {"norm", "no bias", [](S& s) { s.norm_bias = false; }},
+    {"norm", "gain 1 + w", [](S& s) { s.norm_gain = "plus_one"; }},
+    {"norm", "other alpha", [](S& s) { s.norm_alpha_attention = 0.9; }},
+    {"norm", "learned embedding scale", [](S& s) { s.embedding_scale = "learned"; }},
     {"norm", "cumulative average", [](S& s) { s.norm_momentum = 0; }},
     {"residual", "three lanes", [](S& s) { s.residual_lanes = 3; }},
     {"attention", "no bias", [](S& s) { s.attention.bias = false; }},
     {"ffn", "no bias", [](S& s) { s.ffn.bias = false; }},
     {"ffn", "top 1", [](S& s) { s.ffn.top_k = 1; }},
+    {"init", "wider than the base", [](S& s) { s.init.base_d_model = 2; }},
     {"init", "untied, uniform", [](S& s) { s.tied_embeddings = false, s.init.distribution = "uniform"; }},
 };
 
@@ -124,7 +131,8 @@ std::string Subject::text() const {
 
 DecoderSpec small_spec() {
   DecoderSpec s;
-  s.n_layer = 2, s.d_model = 6, s.n_head = 2, s.n_kv_head = 2, s.d_head = 3, s.d_ff = 10, s.block_size = 5;
+  s.n_layer = 2, s.d_model = 6, s.norm_groups = 2, s.n_head = 2, s.n_kv_head = 2, s.d_head = 3, s.d_ff = 10,
+  s.block_size = 5;
   s.vocab_size = 11;
   s.attention.bias = true;
   s.ffn.n_expert = 3, s.ffn.top_k = 2;
@@ -149,6 +157,20 @@ std::vector<Subject> subjects(const Components& c) {
       }
     }
   return all;
+}
+
+std::vector<std::pair<std::string, Names>> family_names(const Components& c) {
+  std::vector<std::pair<std::string, Names>> all;
+  for (const Family& f : families) all.emplace_back(f.name, f.entries(c));
+  return all;
+}
+
+std::optional<DecoderSpec> adapted_to(const std::vector<std::pair<std::string, std::string>>& wanted,
+                                      const Components& c, std::string* why_not) {
+  std::vector<Wanted> found;
+  for (const auto& [family, entry] : wanted)
+    found.push_back({std::ranges::find(families, family, &Family::name), entry});
+  return adapted(found, c, why_not);
 }
 
 std::vector<Subject> pairs(const Components& c) {

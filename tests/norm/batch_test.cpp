@@ -117,6 +117,40 @@ TYPED_TEST(BatchNormTest, ThreeUpdatesThenEvaluation) {
   }
 }
 
+// Rows that do not count change neither the statistics nor the others' results: as if they were not there.
+TYPED_TEST(BatchNormTest, PaddedRowsAreLeftOut) {
+  using R = TypeParam;
+  Matrix<R> x(5, 2), short_x(3, 2), dy(5, 2), short_dy(3, 2);
+  x.data = {1, 2, 100, -7, 4, 4, 9, 9, 3, 8};
+  short_x.data = {1, 2, 4, 4, 3, 8};
+  dy.data = {1, 0, 0, 0, -2, 1, 0, 0, 3, 1};
+  short_dy.data = {1, 0, -2, 1, 3, 1};
+  const std::vector<std::int32_t> targets{5, -100, 0, -100, 2};
+  const CountedRows counted(targets, -100);
+  EXPECT_EQ(counted.count(5), 3);
+  struct Result {
+    Matrix<R> mean{1, 2}, rstd{1, 2}, unbiased{1, 2}, dx, dgamma{1, 2}, dbeta{1, 2};
+  };
+  const auto run = [](const Matrix<R>& of, const Matrix<R>& grad, const CountedRows& rows) {
+    Result r;
+    r.dx = Matrix<R>(of.rows, 2);
+    batch_norm_statistics<R>(of.view(), 1e-5, r.mean.view(), r.rstd.view(), r.unbiased.view(), rows);
+    batch_norm_backward<R>(grad.view(), of.view(), std::as_const(r.mean).view(), std::as_const(r.rstd).view(),
+                           {}, true, r.dx.sink(), r.dgamma.sink(), r.dbeta.sink(), rows);
+    return r;
+  };
+  const Result all = run(x, dy, counted), those = run(short_x, short_dy, {});
+  EXPECT_EQ(all.mean.data, those.mean.data);
+  EXPECT_EQ(all.rstd.data, those.rstd.data);
+  EXPECT_EQ(all.unbiased.data, those.unbiased.data);
+  EXPECT_EQ(all.dgamma.data, those.dgamma.data);
+  const std::size_t kept[] = {0, 2, 4};
+  for (std::size_t i = 0; i < 3; ++i)
+    for (std::size_t j = 0; j < 2; ++j) EXPECT_EQ(all.dx.data[2 * kept[i] + j], those.dx.data[2 * i + j]);
+  const std::vector<std::int32_t> lone{3, -100};
+  EXPECT_EQ(CountedRows(lone, -100).count(2), 2) << "one row has no variance: all count";
+}
+
 TYPED_TEST(BatchNormTest, NanReachesItsWholeChannelAndNoOther) {
   using R = TypeParam;
   Matrix<R> x(4, 2, R(1)), y(4, 2), mean(1, 2), rstd(1, 2);

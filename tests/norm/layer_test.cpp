@@ -18,7 +18,8 @@ TEST(LayerNorm, OfTwoFourSixEight) {
 // mean x^2 = 30.
 TEST(RmsNorm, OfTwoFourSixEight) {
   const auto y = test::run_norm("rms", 0, {2, 4, 6, 8});
-  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(y[i], 2.0 * static_cast<double>(i + 1) / std::sqrt(30.0), 1e-15);
+  for (std::size_t i = 0; i < 4; ++i)
+    EXPECT_NEAR(y[i], 2.0 * static_cast<double>(i + 1) / std::sqrt(30.0), 1e-15);
 }
 
 TEST(NoNorm, ChangesNothing) {

@@ -167,6 +167,84 @@ TEST(NfBlocks, UnknownVarianceIsAnError) {
   EXPECT_NE(text.find("[nf] the embedding's variance at the start is 0"), std::string::npos) << text;
 }
 
+// Every write is what the branch gave, by 1/sqrt(2 · 3 layers).
+TEST(DepthScale, WritesShrinkByTheRootOfAllWrites) {
+  DecoderSpec s = small_model();
+  s.residual = "depth_scale", s.init.residual_scale = false;
+  Model m(s);
+  m.loss();
+  for (const char* sub : {"attn", "ffn"}) {
+    const std::string at = std::string("blocks.1.") + sub;
+    const auto &write = m.points[at + ".write"], &out = m.points[at + ".out"];
+    ASSERT_EQ(write.size(), out.size());
+    for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(write[i], out[i] / std::sqrt(6.0), 1e-15);
+  }
+}
+
+TEST(LayerScale, StartsByDepth) {
+  const Components c;
+  for (const auto& [depth, gain] :
+       {std::pair{1, 0.1}, {18, 0.1}, {19, 1e-5}, {24, 1e-5}, {25, 1e-6}, {36, 1e-6}}) {
+    DecoderSpec s = small_model();
+    s.residual = "layer_scale", s.n_layer = depth;
+    const ParamLayout layout = decoder_layout<double>(s, c);
+    EXPECT_EQ(layout.find("blocks.0.attn.lambda").rule.scale, gain) << depth;
+    EXPECT_EQ(layout.find("blocks.0.ffn.lambda").size(), 16);
+  }
+  DecoderSpec s = small_model();
+  s.residual = "layer_scale", s.layer_scale_init = 0.3;
+  EXPECT_EQ(decoder_layout<double>(s, c).find("blocks.2.ffn.lambda").rule.scale, 0.3);
+}
+
+TEST(SkipInit, OneScalarABranchAndTheStreamIsTheEmbeddingAtTheStart) {
+  DecoderSpec s = small_model();
+  s.residual = "skip_init";
+  Model m(s);
+  m.loss();
+  EXPECT_EQ(m.points["blocks.2.out"], m.points["embed"]);
+  int found = 0;
+  for (const ParamInfo& p : m.store.layout().params) found += p.spec.role == Role::residual_gain ? 1 : 0;
+  EXPECT_EQ(found, 6);
+}
+
+// alpha and beta of the paper's table, computed by another implementation; beta multiplies Xavier's std on v,
+// attention output and the feed-forward matrices.
+TEST(DeepNorm, ConstantsAndWhatTheyMultiply) {
+  const auto& e = test::reference("deepnorm");
+  const Components c;
+  for (const int n : {1, 6, 12, 24, 48}) {
+    const std::string key = "single.N" + std::to_string(n);
+    DecoderSpec s = small_model();
+    s.n_layer = n, s.residual = "deepnorm", s.placement = "post", s.final_norm = false,
+    s.init.scheme = "xavier";
+    const double beta = e.out(key + ".beta").scalar();
+    for (const ParamInfo& p : decoder_layout<double>(s, c).params) {
+      const double xavier = std::sqrt(2.0 / static_cast<double>(p.spec.fan_in + p.spec.fan_out));
+      switch (p.spec.role) {
+        case Role::q:
+        case Role::k:
+          EXPECT_NEAR(p.rule.scale, xavier, 1e-12);
+          break;
+        case Role::v:
+        case Role::attn_out:
+        case Role::ffn_in:
+        case Role::ffn_out:
+          EXPECT_NEAR(p.rule.scale, beta * xavier, 1e-12);
+          break;
+        default:
+          break;
+      }
+    }
+    if (n > 6) continue;
+    Model m(s);
+    m.loss();
+    const auto &skip = m.points["blocks.0.attn.skip"], &write = m.points["blocks.0.attn.write"],
+               &sum = m.points["blocks.0.attn.norm_in"];
+    for (std::size_t i = 0; i < sum.size(); ++i)
+      ASSERT_NEAR(sum[i], e.out(key + ".alpha").scalar() * skip[i] + write[i], 1e-12);
+  }
+}
+
 TEST(Refusals, AreSentences) {
   const Components c;
   auto why = [&](auto edit) {
@@ -187,6 +265,16 @@ TEST(Refusals, AreSentences) {
   EXPECT_EQ(why([](DecoderSpec& s) { s.residual = "rezero", s.placement = "post"; }),
             "residual = 'rezero': a norm after the addition undoes a branch that starts at zero; use "
             "placement = 'pre'");
+  EXPECT_EQ(why([](DecoderSpec& s) { s.residual = "skip_init", s.placement = "post"; }),
+            "residual = 'skip_init': a norm after the addition undoes a branch that starts at zero; use "
+            "placement = 'pre'");
+  EXPECT_EQ(why([](DecoderSpec& s) { s.residual = "deepnorm"; }),
+            "residual = 'deepnorm': DeepNorm normalises what alpha x + f(x) gives, so it is Post-LN; set "
+            "placement = 'post'");
+  EXPECT_EQ(why([](DecoderSpec& s) { s.residual = "depth_scale"; }),
+            "residual = 'depth_scale': GPT-2's init already scales what is written by 1/sqrt(2 n_layer), and "
+            "both together "
+            "damp it twice; set init.residual_scale = false");
   EXPECT_EQ(why([](DecoderSpec& s) { s.ffn.kind = "moe", s.ffn.top_k = 9; }),
             "ffn kind = 'moe': ffn.top_k = 9; it must lie between 1 and ffn.n_expert = 8");
 }

@@ -24,8 +24,13 @@ Tensor read_tensor(const json& j, const std::string& name) {
 
 std::map<std::string, Tensor> read_tensors(const json& j, const std::string& prefix) {
   std::map<std::string, Tensor> all;
-  for (const auto& [key, value] : j.items())
-    if (value.is_number() || value.contains("shape")) all[key] = read_tensor(value, prefix + key);
+  for (const auto& [key, value] : j.items()) {
+    if (value.is_number() || value.contains("shape"))
+      all[key] = read_tensor(value, prefix + key);
+    else if (value.is_object())  // a group of them: "single.N12.alpha"
+      for (auto& [inner, tensor] : read_tensors(value, prefix + key + "."))
+        all[(key + ".").append(inner)] = std::move(tensor);
+  }
   return all;
 }
 

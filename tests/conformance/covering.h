@@ -1,0 +1,31 @@
+// A covering array of strength 2 over all families of components.
+#pragma once
+#include <optional>
+
+#include "tests/conformance/harness.h"
+
+namespace plumb::conformance {
+
+struct Covering {
+  std::vector<Subject> cells;  // small decoders; every pair of entries that any decoder accepts is in one
+  std::vector<std::string> refused;  // the other pairs, each with the reason that the tables give
+};
+Covering covering(const Components&);
+
+/// The families in a fixed order, each with its entries.
+std::vector<std::pair<std::string, std::vector<std::string>>> family_names(const Components&);
+
+/// The plain small decoder with the fewest changes after which it accepts all of these (family, entry);
+/// otherwise nothing, and why not in `why_not`.
+std::optional<DecoderSpec> adapted_to(const std::vector<std::pair<std::string, std::string>>& wanted,
+                                      const Components&, std::string* why_not = nullptr);
+
+/// Five steps in float keep the losses of five steps in double, from the same numbers. `worst`: the largest
+/// difference, relative to a loss of at least 1.
+std::string check_five_steps(const Subject&, double* worst = nullptr);
+
+/// Sixty steps of Adam at 0.02 from its own start on a text that repeats four symbols: the last loss over the
+/// text's unigram entropy, ln 4. Below 1 it has learned from context.
+double learned(const Subject&);
+
+}  // namespace plumb::conformance
