@@ -91,14 +91,12 @@ void add_train(Rows& rows) {
   row("min_lr", &T::min_lr, at_least(0), "learning rate at the last step");
   row("warmup", &T::warmup, between(0, 1e12), "steps of linear warm-up");
   row("schedule", &T::schedule, one_of({"constant", "cosine", "linear", "wsd"}),
-      "learning rate after the warm-up; wsd: constant, then linear to min_lr over the last fifth of the "
-      "steps");
+      "learning rate after the warm-up; wsd: constant, then linear over the last fifth of the steps");
   row("weight_decay", &T::weight_decay, at_least(0),
       "decoupled from the gradient, for every optimizer; never on norms, biases, or fewer than two dims");
   row("decay", &T::decay, one_of({"coupled", "independent"}),
-      "coupled: a step's decay is weight_decay times the learning rate; independent: times its share of the "
-      "peak "
-      "alone, so a usual weight_decay is then about 1e-4");
+      "coupled: a step's decay is weight_decay times the learning rate; independent: times lr(t) / lr, and "
+      "weight_decay is then about 1e-4");
   row("beta1", &T::beta1, half_open(0, 1), "decay of the first moment");
   row("beta2", &T::beta2, half_open(0, 1), "decay of the second moment");
   row("adam_eps", &T::adam_eps, at_least(1e-30),
@@ -107,17 +105,12 @@ void add_train(Rows& rows) {
       "sgd, muon: share of the buffer that is kept; default: 0.9, muon 0.95");
   row("grad_clip", &T::grad_clip, at_least(0), "largest gradient norm; 0: no clipping");
   row("agc", &T::agc, at_least(0),
-      "adaptive clipping, before grad_clip: largest gradient of a matrix row or a vector, over its own norm; "
-      "the "
-      "head excepted; 0: off");
+      "adaptive clipping, before grad_clip: largest norm of a row's (or vector's) gradient over its own; not "
+      "of the head; 0: off");
   row("z_loss", &T::z_loss, at_least(0),
-      "times the mean squared log-sum-exp of the logits, added to what is minimised; the losses that are "
-      "told are "
-      "without it");
+      "times the mean squared log-sum-exp of the logits, minimised with the loss and told apart from it");
   row("label_smoothing", &T::label_smoothing, half_open(0, 1),
-      "share of the target that is spread over the vocabulary, in what is minimised; the losses that are "
-      "told are "
-      "without it");
+      "share of the target that is spread over the vocabulary; losses that are told are without it");
   row("seed", &T::seed, at_least(0), "seed of initialisation and data order");
   row("precision", &T::precision, one_of({"fp32"}), "number format of the computation");
   row("threads", &T::threads, between(0, 1024),

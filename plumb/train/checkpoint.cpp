@@ -74,8 +74,7 @@ void refuse_other_optimizer(const TensorFile& f, const CheckpointInfo& i, const 
     if (const auto& has = found[p.spec.name]; has != wanted)
       bad_input(
           "{} holds the state of another optimiser (its config says '{}'): {} for {}, wanted is {}; resume "
-          "it with its "
-          "own config, or start a new run from its weights alone with `plumb train --from`",
+          "it with its own config, or start a new run from its weights alone with `plumb train --from`",
           f.name, i.config.train.optimizer, kinds(has), p.spec.name, kinds(wanted));
   }
 }

@@ -223,8 +223,7 @@ class Trainer {
     if (t_.decay == "independent" && t_.weight_decay > 0.01)
       s.remarks.push_back(
           fmt::format("train.decay = \"independent\" with train.weight_decay = {} takes {:.0f} % off every "
-                      "matrix at each "
-                      "step; about 1e-4 is usual",
+                      "matrix at each step; about 1e-4 is usual",
                       t_.weight_decay, 100 * t_.weight_decay));
     if (plan_.graph().sees_future())
       s.remarks.push_back("the norm pools over positions: each position sees the future while training");

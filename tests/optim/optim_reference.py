@@ -10,7 +10,6 @@ import math
 
 import torch
 
-torch.set_default_dtype(torch.float64)
 LR, DECAY, STEPS = 0.1, 0.5, 4
 
 
@@ -69,13 +68,19 @@ def line(name, tensor):
     return f"inline const std::vector<double> {name}{{{numbers}}};"
 
 
-loss, grad = smoothed()
-print("// Written by tests/optim/optim_reference.py; not to be edited.\n#pragma once\n#include <vector>\n")
-print("// clang-format off\nnamespace plumb::test {")
-print(line("sgd_momentum", sgd(0.9)))
-print(line("sgd_plain", sgd(0)))
-print(line("muon_wide", muon(3, 5)))
-print(line("muon_tall", muon(5, 3)))
-print(line("smoothed_loss", loss))
-print(line("smoothed_grad", grad))
-print("}  // namespace plumb::test")
+def main():
+    torch.set_default_dtype(torch.float64)
+    loss, grad = smoothed()
+    print("// Written by tests/optim/optim_reference.py; not to be edited.\n#pragma once\n#include <vector>\n")
+    print("// clang-format off\nnamespace plumb::test {")
+    print(line("sgd_momentum", sgd(0.9)))
+    print(line("sgd_plain", sgd(0)))
+    print(line("muon_wide", muon(3, 5)))
+    print(line("muon_tall", muon(5, 3)))
+    print(line("smoothed_loss", loss))
+    print(line("smoothed_grad", grad))
+    print("}  // namespace plumb::test")
+
+
+if __name__ == "__main__":
+    main()
