@@ -10,11 +10,11 @@ import pathlib
 import re
 import sys
 
-FAMILIES = {"norm", "weight", "residual", "position", "attention", "ffn", "init"}
+FAMILIES = {"norm", "weight", "residual", "position", "attention", "ffn", "init", "optim"}
 BELOW_FAMILIES = {"base", "tensor", "kernel", "plan", "spec"}
 BELOW_MODEL = BELOW_FAMILIES | {"config"} | FAMILIES
 BELOW_STUDY = BELOW_MODEL | {
-    "optim", "data", "trace", "model", "fault", "train", "probe", "doctor", "report", "interop", "surgery", "registry"}
+    "data", "trace", "model", "fault", "train", "probe", "doctor", "report", "interop", "surgery", "registry"}
 
 # plumb/FOLDER may include itself and these; a folder that is absent here may not exist.
 ALLOWED = {
@@ -26,11 +26,10 @@ ALLOWED = {
     "plan": {"base", "tensor", "kernel"},
     "spec": {"base", "config"},
     **{family: BELOW_FAMILIES for family in FAMILIES},
-    "optim": {"base", "tensor", "kernel", "plan", "spec"},
     "data": {"base", "config"},
     "model": BELOW_MODEL,
     "fault": BELOW_MODEL,
-    "train": BELOW_MODEL | {"model", "data", "optim", "trace"},
+    "train": BELOW_MODEL | {"model", "data", "trace"},
     "probe": BELOW_MODEL | {"model", "trace"},
     "doctor": {"trace", "config", "base"},
     "report": {"doctor", "trace", "config", "base"},

@@ -18,9 +18,9 @@
 #include "plumb/cli/say.h"
 #include "plumb/kernel/peak.h"
 #include "plumb/model/decoder.h"
-#include "plumb/optim/adamw.h"
 #include "plumb/spec/from_config.h"
 #include "plumb/study/observe.h"
+#include "plumb/train/optimizer.h"
 
 namespace plumb::cli {
 namespace {
@@ -58,13 +58,14 @@ class StepBench {
         spec_(spec_from_config(c, c.data.vocab_size)),
         pool_(pool),
         store_(decoder_layout<float>(spec_, Components{}), static_cast<std::uint64_t>(t_.seed)),
-        optimizer_(store_.layout(), {t_.beta1, t_.beta2, t_.adam_eps, t_.weight_decay, t_.grad_clip}),
+        optimizer_(make_optimizer<float>(t_, Components{}, store_.layout(), pool.size())),
         observers_(std::move(observers)),
         before_(observers_.updated ? store_.values().size() : 0),
         plan_(make_plan<float>(spec_, Components{}, store_,
                                {.batch = t_.batch_size * t_.accumulate,
                                 .block = spec_.block_size,
-                                .recompute = static_cast<int>(t_.recompute)},
+                                .recompute = static_cast<int>(t_.recompute),
+                                .loss = {t_.label_smoothing, t_.z_loss}},
                                pool, observers_.hooks)) {
     const auto n = static_cast<std::size_t>(plan_.options().batch * spec_.block_size);
     const Stream random = stream(static_cast<std::uint64_t>(t_.seed), "bench");
@@ -81,11 +82,11 @@ class StepBench {
   double step(bool probed = false) {
     const double t = now_s();
     plan_.observe(probed);
-    plan_.loss_and_grad(x_, y_, {optimizer_.steps(), 0});
+    plan_.loss_and_grad(x_, y_, {optimizer_->steps(), 0});
     const double t1 = now_s();
     const double norm = plan_.grad_norm();
     if (probed && observers_.updated) std::ranges::copy(store_.values(), before_.begin());
-    optimizer_.update(store_, std::span<const float>(plan_.grads()), norm, 1e-4, pool_);
+    optimizer_->update(store_, plan_.grads(), norm, {1e-4, 1}, pool_);
     plan_.commit();
     if (probed && observers_.updated) observers_.updated(store_.layout(), before_, store_.values());
     if (StepRow row; probed) observers_.write(row);
@@ -109,7 +110,7 @@ class StepBench {
     plan_.time_ops(false);
     const double busy = static_cast<double>(std::min<std::int64_t>(pool_.size(), plan_.schedule().n_shard));
     for (auto& [name, s] : ops) s *= 1e3 / n / busy;
-    ops.emplace_back("norm, clip, AdamW", update_s_ * 1e3);
+    ops.emplace_back("norm, clip, update", update_s_ * 1e3);
     std::ranges::sort(ops, {}, [](auto& o) { return -o.second; });
     return ops;
   }
@@ -122,7 +123,7 @@ class StepBench {
   DecoderSpec spec_;
   ThreadPool& pool_;
   ParamStore<float> store_;
-  AdamW<float> optimizer_;
+  std::unique_ptr<Optimizer<float>> optimizer_;
   Observers observers_;
   std::vector<float> before_;
   Plan<float> plan_;

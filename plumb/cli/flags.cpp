@@ -82,6 +82,14 @@ void runs_options(CLI::App& sub, Flags& f) {
   sub.add_flag("--force", f.force, "rm: also runs that are unfinished");
 }
 
+void config_options(CLI::App& sub, Flags& f) {
+  sub.add_option(
+         "--scale-batch", f.scale_batch,
+         "a batch so many times as large, and the learning rate that goes with it: times the square root for "
+         "adamw and muon, times the same for sgd")
+      ->check(CLI::Range(1e-6, 1e6));
+}
+
 void init_options(CLI::App& sub, Flags& f) {
   sub.add_option("--out", f.out, "the file to write (standard output when not given)");
 }
@@ -141,8 +149,9 @@ constexpr Command commands[] = {
      "a name, or a UTF-8 text file", corpus_command},
     {"config",
      "Prints every key with its meaning as a file to edit; with --json the resolved config and the model.",
-     "plumb config > my.toml\n  plumb config my.toml --set model.norm=rms", "CONFIG", config_help,
-     config_command},
+     "plumb config > my.toml\n  plumb config my.toml --set model.norm=rms\n  plumb config my.toml "
+     "--scale-batch 4 > big.toml",
+     "CONFIG", config_help, config_command, config_options},
 };
 
 void add_options(CLI::App& sub, const Command& c, Flags& f) {

@@ -33,6 +33,8 @@ struct Flags {
   // inspect
   bool no_weights = false;
   std::int64_t spectrum = 1024;
+  // config
+  double scale_batch = 1;
   // runs
   bool force = false;
 };

@@ -64,7 +64,11 @@ struct TrainConfig {
   double lr = 3e-3, min_lr = 0.0;
   std::int64_t warmup = 100;
   std::string schedule = "cosine";
-  double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, adam_eps = 1e-8, grad_clip = 1.0;
+  double weight_decay = 0.1;
+  std::string decay = "coupled";
+  double beta1 = 0.9, beta2 = 0.95, adam_eps = 1e-8;
+  std::optional<double> momentum;  // as the optimiser's authors have it
+  double grad_clip = 1.0, agc = 0, z_loss = 0, label_smoothing = 0;
   ByRole lr_scale;  // [train.lr_scale]: times lr, by a parameter's role; 0 freezes
   std::int64_t seed = 0;
   std::string precision = "fp32", norm_reduce = "fp32";

@@ -103,18 +103,31 @@ void add_train(Rows& rows) {
   row("steps", &T::steps, between(0, 1e12), "optimiser updates");
   row("batch_size", &T::batch_size, between(1, max_size), "sequences a forward pass");
   row("accumulate", &T::accumulate, between(1, max_size), "forward passes an update");
-  row("optimizer", &T::optimizer, one_of({"adamw"}), "update rule");
+  row("optimizer", &T::optimizer, any(), "update rule");
   row("lr", &T::lr, at_least(0), "learning rate after the warm-up");
   row("min_lr", &T::min_lr, at_least(0), "learning rate at the last step");
   row("warmup", &T::warmup, between(0, 1e12), "steps of linear warm-up");
-  row("schedule", &T::schedule, one_of({"constant", "cosine", "linear"}), "learning rate after the warm-up");
+  row("schedule", &T::schedule, one_of({"constant", "cosine", "linear", "wsd"}),
+      "learning rate after the warm-up; wsd: constant, then linear over the last fifth of the steps");
   row("weight_decay", &T::weight_decay, at_least(0),
-      "decoupled, times lr; never on norms, biases, or fewer than two dims");
+      "decoupled from the gradient, for every optimizer; never on norms, biases, or fewer than two dims");
+  row("decay", &T::decay, one_of({"coupled", "independent"}),
+      "coupled: a step's decay is weight_decay times the learning rate; independent: times lr(t) / lr, and "
+      "weight_decay is then about 1e-4");
   row("beta1", &T::beta1, half_open(0, 1), "decay of the first moment");
   row("beta2", &T::beta2, half_open(0, 1), "decay of the second moment");
   row("adam_eps", &T::adam_eps, at_least(1e-30),
       "added to the root of the second moment; not 0, which a gradient of exactly 0 would divide by");
+  row("momentum", &T::momentum, half_open(0, 1),
+      "sgd, muon: share of the buffer that is kept; default: 0.9, muon 0.95");
   row("grad_clip", &T::grad_clip, at_least(0), "largest gradient norm; 0: no clipping");
+  row("agc", &T::agc, at_least(0),
+      "adaptive clipping, before grad_clip: largest norm of a row's (or vector's) gradient over its own; not "
+      "of the head; 0: off");
+  row("z_loss", &T::z_loss, at_least(0),
+      "times the mean squared log-sum-exp of the logits, minimised with the loss and told apart from it");
+  row("label_smoothing", &T::label_smoothing, half_open(0, 1),
+      "share of the target that is spread over the vocabulary; losses that are told are without it");
   row("seed", &T::seed, at_least(0), "seed of initialisation and data order");
   row("precision", &T::precision, one_of({"fp32", "bf16", "bf16_pure", "fp16_pure"}),
       "bf16: products read bfloat16; bf16_pure, fp16_pure: everything stored is in that format (emulated: "

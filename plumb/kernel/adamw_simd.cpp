@@ -16,8 +16,7 @@ void AdamW(std::int64_t n, const AdamWStep& step, const float* g, float* p, floa
   const auto grad_scale = hn::Set(d, float(step.grad_scale)), eps = hn::Set(d, float(step.eps));
   const auto beta1 = hn::Set(d, float(step.beta1)), rest1 = hn::Set(d, float(1 - step.beta1));
   const auto beta2 = hn::Set(d, float(step.beta2)), rest2 = hn::Set(d, float(1 - step.beta2));
-  const auto decay =
-      hn::Set(d, float(step.lr * step.decay));  // p - decay p: 1 - decay would round decay away
+  const auto decay = hn::Set(d, float(step.shrink));  // p - shrink p: 1 - shrink would round decay away
   const auto rate = hn::Set(d, float(step.lr / step.bias1)), unbias2 = hn::Set(d, float(1 / step.bias2));
   ForRow(Size(n), [&](std::size_t i, auto part) HWY_ATTR {
     const auto grad = hn::Mul(part.load(g + i), grad_scale);

@@ -90,13 +90,39 @@ double SumOfSoftmax(const float* z, std::size_t n, float lse) {
   return double(SumLanes(d, sum));
 }
 
+/// Sum of a row, in four running sums of double lanes.
+double RowSum(const float* z, std::size_t n) {
+  double s[4] = {0, 0, 0, 0};
+  std::size_t j = 0;
+  for (; j + 4 <= n; j += 4)
+    for (std::size_t k = 0; k < 4; ++k) s[k] += double(z[j + k]);
+  for (; j < n; ++j) s[0] += double(z[j]);
+  return (s[0] + s[1]) + (s[2] + s[3]);
+}
+
+double Terms(View<const float> logits, std::span<const std::int32_t> target, std::int64_t ignore_index,
+             View<const float> lse, const LossTerms& terms) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < logits.rows; ++i) {
+    const std::int64_t t = target[Size(i)];
+    if (t == ignore_index) continue;
+    const double l = double(*lse.row(i));
+    if (terms.z_loss != 0) sum += terms.z_loss * l * l;
+    if (terms.label_smoothing != 0)
+      sum += terms.label_smoothing *
+             (double(logits.row(i)[t]) - RowSum(logits.row(i), Size(logits.cols)) / double(logits.cols));
+  }
+  return sum;
+}
+
 void CrossEntropyBackward(View<const float> logits, std::span<const std::int32_t> target,
-                          std::int64_t ignore_index, View<const float> lse, double scale,
-                          Sink<float> dlogits) {
+                          std::int64_t ignore_index, View<const float> lse, double scale, Sink<float> dlogits,
+                          const LossTerms& terms) {
   constexpr float kCoarse =
       64;  // from here on the rounding of lse shows: e^(half an ulp) - 1 is above 3.8e-6
   if (!dlogits) return;
   const std::size_t n = Size(logits.cols);
+  const auto spread = hn::Set(Floats(), float(scale * terms.label_smoothing / double(logits.cols)));
   for (std::int64_t i = 0; i < logits.rows; ++i) {
     const std::int64_t t = target[Size(i)];
     const float* z = logits.row(i);
@@ -107,11 +133,12 @@ void CrossEntropyBackward(View<const float> logits, std::span<const std::int32_t
       continue;
     }
     const bool coarse = !(shift > -kCoarse && shift < kCoarse);
-    const auto factor = hn::Set(Floats(), float(coarse ? scale / SumOfSoftmax(z, n, shift) : scale));
+    const double tilt = scale * (1 + 2 * terms.z_loss * double(shift));
+    const auto factor = hn::Set(Floats(), float(coarse ? tilt / SumOfSoftmax(z, n, shift) : tilt));
     ForExp(z, n, shift, [&](FloatVec p, auto part, std::size_t, std::size_t j) HWY_ATTR {
-      Put(part, dlogits.overwrite, hn::Mul(p, factor), out + j);
+      Put(part, dlogits.overwrite, hn::Sub(hn::Mul(p, factor), spread), out + j);
     });
-    out[t] -= float(scale);
+    out[t] -= float(scale * (1 - terms.label_smoothing));
   }
 }
 
@@ -125,6 +152,7 @@ namespace plumb {
 namespace {
 HWY_EXPORT(CrossEntropyForward);
 HWY_EXPORT(CrossEntropyBackward);
+HWY_EXPORT(Terms);
 }  // namespace
 
 template <class R>
@@ -138,18 +166,30 @@ double cross_entropy_forward(View<const R> logits, std::span<const std::int32_t>
 
 template <class R>
 void cross_entropy_backward(View<const R> logits, std::span<const std::int32_t> target,
-                            std::int64_t ignore_index, View<const R> lse, double scale, Sink<R> dlogits) {
+                            std::int64_t ignore_index, View<const R> lse, double scale, Sink<R> dlogits,
+                            const LossTerms& terms) {
   if constexpr (sizeof(R) == sizeof(double))
-    plain::cross_entropy_backward(logits, target, ignore_index, lse, scale, dlogits);
+    plain::cross_entropy_backward(logits, target, ignore_index, lse, scale, dlogits, terms);
   else
-    HWY_DYNAMIC_DISPATCH(CrossEntropyBackward)(logits, target, ignore_index, lse, scale, dlogits);
+    HWY_DYNAMIC_DISPATCH(CrossEntropyBackward)(logits, target, ignore_index, lse, scale, dlogits, terms);
 }
 
-#define PLUMB_INSTANTIATE(R)                                                                        \
-  template double cross_entropy_forward(View<const R>, std::span<const std::int32_t>, std::int64_t, \
-                                        View<R>);                                                   \
-  template void cross_entropy_backward(View<const R>, std::span<const std::int32_t>, std::int64_t,  \
-                                       View<const R>, double, Sink<R>);
+template <class R>
+double loss_terms(View<const R> logits, std::span<const std::int32_t> target, std::int64_t ignore_index,
+                  View<const R> lse, const LossTerms& terms) {
+  if constexpr (sizeof(R) == sizeof(double))
+    return plain::loss_terms(logits, target, ignore_index, lse, terms);
+  else
+    return HWY_DYNAMIC_DISPATCH(Terms)(logits, target, ignore_index, lse, terms);
+}
+
+#define PLUMB_INSTANTIATE(R)                                                                            \
+  template double cross_entropy_forward(View<const R>, std::span<const std::int32_t>, std::int64_t,     \
+                                        View<R>);                                                       \
+  template void cross_entropy_backward(View<const R>, std::span<const std::int32_t>, std::int64_t,      \
+                                       View<const R>, double, Sink<R>, const LossTerms&);               \
+  template double loss_terms(View<const R>, std::span<const std::int32_t>, std::int64_t, View<const R>, \
+                             const LossTerms&);
 PLUMB_INSTANTIATE(float)
 PLUMB_INSTANTIATE(double)
 #undef PLUMB_INSTANTIATE

@@ -12,7 +12,7 @@ void adamw(std::int64_t n, const AdamWStep& step, const R* g, R* p, R* m, R* v) 
     const double grad = step.grad_scale * double(g[i]);
     m[i] = R(step.beta1 * double(m[i]) + (1 - step.beta1) * grad);
     v[i] = R(step.beta2 * double(v[i]) + (1 - step.beta2) * grad * grad);
-    const double decayed = double(p[i]) * (1 - step.lr * step.decay);
+    const double decayed = double(p[i]) * (1 - step.shrink);
     const double m_hat = double(m[i]) / step.bias1, v_hat = double(v[i]) / step.bias2;
     p[i] = R(decayed - step.lr * m_hat / (std::sqrt(v_hat) + step.eps));
   }

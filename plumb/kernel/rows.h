@@ -9,6 +9,16 @@
 
 #include "plumb/tensor/view.h"
 
+namespace plumb {
+/// What is minimised beside the cross-entropy: label smoothing's share epsilon of the target that is spread
+/// evenly over the vocabulary (Szegedy et al. 2015, arXiv 1512.00567, section 7), and z_loss times the
+/// squared log-sum-exp of the logits (Chowdhery et al. 2022, arXiv 2204.02311, section 5).
+struct LossTerms {
+  double label_smoothing = 0, z_loss = 0;
+  bool any() const { return label_smoothing != 0 || z_loss != 0; }
+};
+}  // namespace plumb
+
 #define PLUMB_ROW_KERNELS                                                                                              \
   /* LayerNorm over the last axis: biased variance, eps inside the root, two-pass (Ba et al. 2016, arXiv 1607.06450). \
      x, y (rows, n); gamma, beta (1, n) or empty; mean, rstd (rows, 1) are kept for backward. */                       \
@@ -44,10 +54,16 @@
   template <class R>                                                                                                   \
   double cross_entropy_forward(View<const R> logits, std::span<const std::int32_t> target, std::int64_t ignore_index,  \
                                View<R> lse);                                                                           \
-  /* dlogits = (softmax - onehot) * scale, row by row from lse; 0 for ignored rows. */                                 \
+  /* What is minimised beside the cross-entropy, summed over the rows that count (double): label smoothing's           \
+     epsilon (z[target] - mean z), and z_loss lse^2; lse as cross_entropy_forward keeps it. */                         \
+  template <class R>                                                                                                   \
+  double loss_terms(View<const R> logits, std::span<const std::int32_t> target, std::int64_t ignore_index,             \
+                    View<const R> lse, const LossTerms& terms);                                                        \
+  /* dlogits = (softmax (1 + 2 z_loss lse) - (1 - epsilon) onehot - epsilon / n) * scale, row by row from lse; 0 for   \
+     ignored rows. */                                                                                                  \
   template <class R>                                                                                                   \
   void cross_entropy_backward(View<const R> logits, std::span<const std::int32_t> target, std::int64_t ignore_index,   \
-                              View<const R> lse, double scale, Sink<R> dlogits);                                       \
+                              View<const R> lse, double scale, Sink<R> dlogits, const LossTerms& terms = {});          \
   /* y = a x + b z (z may be empty); y may alias x or z. */                                                            \
   template <class R>                                                                                                   \
   void axpby(double a, View<const R> x, double b, View<const R> z, View<R> y);                                         \

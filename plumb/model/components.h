@@ -5,6 +5,7 @@
 #include "plumb/init/init.h"
 #include "plumb/model/placement.h"
 #include "plumb/norm/norm.h"
+#include "plumb/optim/optim.h"
 #include "plumb/position/position.h"
 #include "plumb/residual/residual.h"
 #include "plumb/weight/weight.h"
@@ -19,6 +20,7 @@ struct Components {
   std::vector<AttentionEntry> attention = attention_table();
   std::vector<FfnEntry> ffn = ffn_table();
   std::vector<InitEntry> init = init_table();
+  std::vector<OptimEntry> optim = optim_table();
   std::vector<Placement> placement = placements();
 };
 
@@ -33,6 +35,7 @@ void each_table(const Components& c, F f) {
   f("model.ffn.kind", "ffn", c.ffn);
   f("init.scheme", "init", c.init);
   f("model.placement", "placement", c.placement);
+  f("train.optimizer", "optimizer", c.optim);
 }
 
 }  // namespace plumb

@@ -46,7 +46,7 @@ class Decoder {
     return r;
   }
 
-  void build(Builder<R>& b, std::int64_t block) {
+  void build(Builder<R>& b, std::int64_t block, const LossTerms& loss) {
     const Dim channels{'C', s_.d_model, true}, vocabulary{'V', s_.vocab_size};
     const Value table = b.param({.name = "embed.weight",
                                  .role = Role::token_embed,
@@ -75,7 +75,7 @@ class Decoder {
     Value logits = s_.tied_embeddings ? b.product(x, table, std::nullopt, "head")
                                       : b.linear(x, {"head", vocabulary, Role::readout, false, -1});
     b.point("logits", logits);
-    token_loss(b, logits, s_.ignore_index);
+    token_loss(b, logits, s_.ignore_index, loss);
   }
 
  private:
@@ -224,13 +224,13 @@ void check_spec(const DecoderSpec& s, const Components& c) {
 
 template <class R>
 GraphOf<R> build_decoder(const DecoderSpec& s, const Components& c, Mode mode, std::int64_t block,
-                         std::span<Hook<R>* const> hooks, std::int64_t context) {
+                         std::span<Hook<R>* const> hooks, std::int64_t context, const LossTerms& loss) {
   check_spec(s, c);
   if (context > 0 && (block != 1 || mode != Mode::eval))
     fail("[decoder] decoding takes one position a call, in evaluation");
   Decoder<R> d(s, c);
   Builder<R> b(d.rules(), mode, hooks, context);
-  d.build(b, block);
+  d.build(b, block, loss);
   return b.finish();
 }
 
@@ -242,7 +242,7 @@ ParamLayout decoder_layout(const DecoderSpec& s, const Components& c, std::int64
 template <class R>
 Plan<R> make_plan(const DecoderSpec& s, const Components& c, ParamStore<R>& store, const PlanOptions& o,
                   ThreadPool& pool, std::span<Hook<R>* const> hooks) {
-  return Plan<R>(build_decoder<R>(s, c, o.mode, o.block, hooks, o.context), store, o, pool, hooks);
+  return Plan<R>(build_decoder<R>(s, c, o.mode, o.block, hooks, o.context, o.loss), store, o, pool, hooks);
 }
 
 ParamCounts count_params(const DecoderSpec& s, const ParamLayout& layout) {
@@ -282,7 +282,7 @@ ParamCounts count_params(const DecoderSpec& s, const ParamLayout& layout) {
 
 #define PLUMB_INSTANTIATE(R)                                                                            \
   template GraphOf<R> build_decoder(const DecoderSpec&, const Components&, Mode, std::int64_t,          \
-                                    std::span<Hook<R>* const>, std::int64_t);                           \
+                                    std::span<Hook<R>* const>, std::int64_t, const LossTerms&);         \
   template ParamLayout decoder_layout<R>(const DecoderSpec&, const Components&, std::int64_t);          \
   template Plan<R> make_plan(const DecoderSpec&, const Components&, ParamStore<R>&, const PlanOptions&, \
                              ThreadPool&, std::span<Hook<R>* const>);

@@ -22,7 +22,8 @@ std::vector<std::string> unused_settings(const Config&, const Components&);
 /// DESIGN, "Pinned names".
 template <class R>
 GraphOf<R> build_decoder(const DecoderSpec&, const Components&, Mode, std::int64_t block,
-                         std::span<Hook<R>* const> hooks = {}, std::int64_t context = 0);
+                         std::span<Hook<R>* const> hooks = {}, std::int64_t context = 0,
+                         const LossTerms& loss = {});
 
 /// Its parameters and states: names, roles, shapes, offsets, starts. With `context` > 0 those of a model that decodes: the
 /// same parameters and saved state, and each layer's keys and values of so many positions as unsaved state.

@@ -1,9 +1,9 @@
 // Embedding: y[i] = E[token i]; dE[token i] += dy[i], rows in order; an overwriting sink is cleared first.
 // Loss: Σ_i logsumexp(z_i) − z_i[target i]; dz = (softmax z − onehot) / tokens; targets < 0 do not count.
+// Label smoothing and z-loss are minimised with it: kernel/plain_loss.cpp has their formulas.
 #include "plumb/model/ends.h"
 
 #include "plumb/base/error.h"
-#include "plumb/kernel/rows.h"
 
 namespace plumb {
 namespace {
@@ -25,7 +25,8 @@ class EmbedOp final : public Op<R> {
 template <class R>
 class TokenLossOp final : public Op<R> {
  public:
-  explicit TokenLossOp(std::int64_t ignore_index) : ignore_index_(ignore_index) {}
+  TokenLossOp(std::int64_t ignore_index, const LossTerms& terms)
+      : ignore_index_(ignore_index), terms_(terms) {}
   OpInfo info() const override { return {.kind = "cross_entropy"}; }
   void forward(Run<R>& r) const override {
     for (const std::int32_t t : r.targets())
@@ -33,6 +34,8 @@ class TokenLossOp final : public Op<R> {
         bad_input("[loss] target {} is outside the vocabulary of {}; was the text encoded with this run's tokenizer?", t,
                   r.in(0).cols);
     r.add_loss(cross_entropy_forward(r.in(0), r.targets(), ignore_index_, r.kept()));
+    if (terms_.any())
+      r.add_terms(loss_terms<R>(r.in(0), r.targets(), ignore_index_, View<const R>(r.kept()), terms_));
     if (const View<R> each = r.stat(0))
       for (std::int64_t i = 0; i < each.rows; ++i) {
         const std::int32_t t = r.targets()[static_cast<std::size_t>(i)];
@@ -40,11 +43,13 @@ class TokenLossOp final : public Op<R> {
       }
   }
   void backward(Run<R>& r) const override {
-    cross_entropy_backward(r.in(0), r.targets(), ignore_index_, View<const R>(r.kept()), r.loss_scale(), r.din(0));
+    cross_entropy_backward(r.in(0), r.targets(), ignore_index_, View<const R>(r.kept()), r.loss_scale(),
+                           r.din(0), terms_);
   }
 
  private:
   std::int64_t ignore_index_;
+  LossTerms terms_;
 };
 
 }  // namespace
@@ -62,16 +67,19 @@ Value embed_tokens(Builder<R>& b, Value table, std::int64_t block) {
 }
 
 template <class R>
-void token_loss(Builder<R>& b, Value logits, std::int64_t ignore_index) {
+void token_loss(Builder<R>& b, Value logits, std::int64_t ignore_index, const LossTerms& terms) {
   Shape per_row = b.shape(logits);
   per_row.dims.back() = Dim{};
-  b.node(std::make_unique<TokenLossOp<R>>(ignore_index),
-         {.name = "loss", .in = {logits}, .kept = {per_row}, .stats = {{"loss.token", per_row}}, .is_loss = true});
+  b.node(std::make_unique<TokenLossOp<R>>(ignore_index, terms), {.name = "loss",
+                                                                 .in = {logits},
+                                                                 .kept = {per_row},
+                                                                 .stats = {{"loss.token", per_row}},
+                                                                 .is_loss = true});
 }
 
-#define PLUMB_INSTANTIATE(R)                                            \
-  template Value embed_tokens(Builder<R>&, Value, std::int64_t);        \
-  template void token_loss(Builder<R>&, Value, std::int64_t);
+#define PLUMB_INSTANTIATE(R)                                     \
+  template Value embed_tokens(Builder<R>&, Value, std::int64_t); \
+  template void token_loss(Builder<R>&, Value, std::int64_t, const LossTerms&);
 PLUMB_INSTANTIATE(float)
 PLUMB_INSTANTIATE(double)
 #undef PLUMB_INSTANTIATE

@@ -1,5 +1,6 @@
 // The two ends of the decoder: tokens to vectors, logits to loss.
 #pragma once
+#include "plumb/kernel/rows.h"
 #include "plumb/plan/builder.h"
 #include "plumb/spec/spec.h"
 
@@ -9,9 +10,9 @@ namespace plumb {
 template <class R>
 Value embed_tokens(Builder<R>&, Value table, std::int64_t block);
 
-/// Softmax cross-entropy of logits (B, T, V) against the shard's targets: the loss. Stores a log-sum-exp per row, no
-/// probabilities.
+/// Softmax cross-entropy of logits (B, T, V) against the shard's targets: the loss. Stores a log-sum-exp per
+/// row, no probabilities. `terms` are minimised with it, and told apart from it (LossResult).
 template <class R>
-void token_loss(Builder<R>&, Value logits, std::int64_t ignore_index);
+void token_loss(Builder<R>&, Value logits, std::int64_t ignore_index, const LossTerms& terms = {});
 
 }  // namespace plumb

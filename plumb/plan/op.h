@@ -61,6 +61,8 @@ class Run {
   /// Adds to the loss, summed over tokens, in nats. Backward of the loss op multiplies by `loss_scale`.
   void add_loss(double sum) const { *loss_ += sum; }
   double loss_scale() const { return loss_scale_; }
+  /// Adds to what is minimised beside the loss, summed over tokens.
+  void add_terms(double sum) const { *terms_ += sum; }
 
   Mode mode() const { return mode_; }
   /// What matrix products round their operands to.
@@ -95,7 +97,7 @@ class Run {
   const OpBindings* b_ = nullptr;
   R* base_[6] = {};
   std::span<const std::int32_t> tokens_, targets_;
-  double* loss_ = nullptr;
+  double *loss_ = nullptr, *terms_ = nullptr;
   double loss_scale_ = 0;
   Mode mode_ = Mode::train;
   Format operands_ = Format::fp32;

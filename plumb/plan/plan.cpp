@@ -43,7 +43,7 @@ struct Plan<R>::Impl {
   CallKey key;
   std::int64_t tokens = 0;
   bool replay = false, observed = true;
-  std::vector<double> shard_loss, norm_parts;
+  std::vector<double> shard_loss, shard_terms, norm_parts;
   std::vector<double> shard_aux;  // [shard][aux]
   // seconds by worker, node, direction
   bool timing = false;
@@ -68,6 +68,7 @@ struct Plan<R>::Impl {
     if (!x.empty()) r.tokens_ = x.subspan(first, count);
     if (!y.empty()) r.targets_ = y.subspan(first, count);
     r.loss_ = &shard_loss[static_cast<std::size_t>(shard)];
+    r.terms_ = &shard_terms[static_cast<std::size_t>(shard)];
     r.loss_scale_ = tokens ? 1.0 / static_cast<double>(tokens) : 0;
     r.mode_ = o.mode;
     r.operands_ = product_format(o.precision);
@@ -148,6 +149,7 @@ struct Plan<R>::Impl {
     key = k;
     tokens = std::ranges::count_if(ys, [](std::int32_t t) { return t >= 0; });
     std::ranges::fill(shard_loss, 0.0);
+    std::ranges::fill(shard_terms, 0.0);
     std::ranges::fill(shard_aux, 0.0);
   }
 
@@ -196,7 +198,8 @@ struct Plan<R>::Impl {
     if (tokens == 0) return l;
     for (double d : shard_loss) l.cross_entropy += d;
     l.cross_entropy /= static_cast<double>(tokens);
-    l.loss = l.cross_entropy;
+    for (double d : shard_terms) l.loss += d;
+    l.loss = l.cross_entropy + l.loss / static_cast<double>(tokens);
     for (double d : shard_aux) l.loss += d;
     return l;
   }
@@ -248,6 +251,7 @@ Plan<R>::Plan(GraphOf<R> graph, ParamStore<R>& store, const PlanOptions& o, Thre
               static_cast<double>(p.s.arena) + static_cast<double>(p.s.leaf_grads));
   p.one_shard = p.graph.cross_batch();
   p.shard_loss.resize(static_cast<std::size_t>(p.s.n_shard));
+  p.shard_terms.resize(p.shard_loss.size());
   p.shard_aux.resize(static_cast<std::size_t>(p.s.n_shard) * p.graph.aux.size());
   p.norm_parts.resize(
       static_cast<std::size_t>((store.layout().n_param_elements + norm_slice - 1) / norm_slice));

@@ -12,7 +12,7 @@ namespace plumb {
 
 /// What a call computed. Nats a token, over tokens whose target counts.
 struct LossResult {
-  double loss = 0;            // cross-entropy plus auxiliary terms: what is minimised
+  double loss = 0;  // cross-entropy, its terms (LossTerms) and auxiliary losses: what is minimised
   double cross_entropy = 0;
   std::int64_t tokens = 0;
 };

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "plumb/kernel/rows.h"
 #include "plumb/plan/graph.h"
 
 namespace plumb {
@@ -15,6 +16,7 @@ struct PlanOptions {
   std::int64_t context = 0;             // > 0: decoding, one position a call; attention keeps this many positions
   Precision precision = Precision::fp32;  // of a float plan
   int recompute = 0;                    // 0: keep activations; k: keep only the inputs of every k blocks
+  LossTerms loss = {};                  // minimised beside the cross-entropy
 };
 
 enum class Phase : std::uint8_t { forward, reforward, backward };

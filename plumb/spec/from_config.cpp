@@ -169,6 +169,11 @@ Config resolve_config(const Config& given) {
   if (!m.final_norm) m.final_norm = m.norm != "none" && m.placement != "post";
   if (!m.tied_embeddings) m.tied_embeddings = true;
   if (!config.attention.scale) config.attention.scale = "auto";
+  // What their authors use: Sutskever et al. 2013; Jordan et al. 2024. Others do not read it.
+  if (TrainConfig& t = config.train; !t.momentum && t.optimizer == "sgd")
+    t.momentum = 0.9;
+  else if (!t.momentum && t.optimizer == "muon")
+    t.momentum = 0.95;
   if (const TrainConfig& t = config.train; t.schedule != "constant" && t.min_lr > t.lr)
     bad_input("train.min_lr = {} ({}) is above train.lr = {} ({}): the rate would rise at the end; lower it", t.min_lr,
               config.where("train.min_lr"), t.lr, config.where("train.lr"));

@@ -50,12 +50,17 @@ struct Metric {
 };
 
 inline constexpr std::array trace_metrics{
-    Metric{"loss", false, "nats/token", "mean training loss of the step's batch"},
-    Metric{"cross_entropy", false, "nats/token", "the loss without auxiliary terms, where there are any"},
+    Metric{"loss", false, "nats/token",
+           "mean training loss of the step's batch: the cross-entropy, whatever else is minimised"},
+    Metric{"cross_entropy", false, "nats/token", "the same as `loss`, where there is an `objective`"},
     Metric{"val_loss", false, "nats/token", "loss over the whole validation split"},
     Metric{"lr", false, "-", "learning rate of the update that follows"},
     Metric{"grad_norm", false, "-", "L2 norm of all gradients of the mean loss, before clipping"},
     Metric{"tokens", false, "tokens", "training tokens seen before this step"},
+    Metric{"objective", false, "nats/token",
+           "what is minimised, where it is more than `loss`: with auxiliary losses, z-loss, label smoothing"},
+    Metric{"agc_clipped", false, "-",
+           "share of the units (rows of matrices, whole vectors) whose gradient adaptive clipping shortened"},
     Metric{"logit_std", false, "-",
            "population standard deviation of the logits over all positions and classes"},
     Metric{"adjacent_kl", false, "nats",

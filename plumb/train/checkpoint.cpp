@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <set>
 
 #include "plumb/base/error.h"
@@ -23,11 +24,11 @@ std::vector<std::int64_t> sizes(const Shape& s) {
 
 /// Calls f(name, sizes, view) for every tensor of a checkpoint, in one order for writing and reading.
 template <class F>
-void each_tensor(const ParamStore<float>& store, const AdamW<float>& optim, const F& f) {
+void each_tensor(const ParamStore<float>& store, const Optimizer<float>& optim, const F& f) {
   for (const ParamInfo& p : store.layout().params) {
     f(p.spec.name, sizes(p.spec.shape), store.view(p));
-    f("optim.m." + p.spec.name, sizes(p.spec.shape), optim.m(p));
-    f("optim.v." + p.spec.name, sizes(p.spec.shape), optim.v(p));
+    for (const OptimState<float>& s : optim.state(p))
+      f(fmt::format("optim.{}.{}", s.kind, p.spec.name), sizes(p.spec.shape), s.view);
   }
   for (const StateInfo& s : store.layout().states)
     if (s.spec.saved) f("state." + s.spec.name, sizes(s.spec.shape), store.view(s));
@@ -52,6 +53,32 @@ CheckpointInfo info_of(const TensorFile& f) {
   return i;
 }
 
+// The state of an optimiser is worth nothing to another, even where it has the shape.
+void refuse_other_optimizer(const TensorFile& f, const CheckpointInfo& i, const ParamStore<float>& store,
+                            const Optimizer<float>& optim) {
+  std::map<std::string_view, std::set<std::string_view>> found;  // parameter -> kinds
+  constexpr std::string_view prefix = "optim.";
+  for (const StoredTensor& t : f.tensors) {
+    if (!t.name.starts_with(prefix)) continue;
+    const std::string_view rest = std::string_view(t.name).substr(prefix.size());
+    const std::size_t dot = std::min(rest.find('.'), rest.size() - 1);
+    found[rest.substr(dot + 1)].insert(rest.substr(0, dot));
+  }
+  for (const ParamInfo& p : store.layout().params) {
+    if (!f.find(p.spec.name)) continue;  // another model: that is said better elsewhere
+    std::set<std::string_view> wanted;
+    for (const OptimState<float>& s : optim.state(p)) wanted.insert(s.kind);
+    const auto kinds = [](const std::set<std::string_view>& k) {
+      return k.empty() ? "nothing" : join(std::vector<std::string>(k.begin(), k.end()));
+    };
+    if (const auto& has = found[p.spec.name]; has != wanted)
+      bad_input(
+          "{} holds the state of another optimiser (its config says '{}'): {} for {}, wanted is {}; resume "
+          "it with its own config, or start a new run from its weights alone with `plumb train --from`",
+          f.name, i.config.train.optimizer, kinds(has), p.spec.name, kinds(wanted));
+  }
+}
+
 std::string text(const std::vector<std::int64_t>& v) {
   std::vector<std::string> s;
   for (const auto n : v) s.push_back(std::to_string(n));
@@ -61,7 +88,7 @@ std::string text(const std::vector<std::int64_t>& v) {
 }  // namespace
 
 void save_checkpoint(const fs::path& path, const CheckpointInfo& i, const ParamStore<float>& store,
-                     const AdamW<float>& optim) {
+                     const Optimizer<float>& optim) {
   std::vector<TensorView> tensors;
   each_tensor(store, optim, [&](const std::string& name, std::vector<std::int64_t> shape, View<float> v) {
     tensors.push_back(
@@ -77,10 +104,11 @@ void save_checkpoint(const fs::path& path, const CheckpointInfo& i, const ParamS
                 {"corpus_sha256", i.corpus_sha256}});
 }
 
-CheckpointInfo load_checkpoint(const fs::path& path, ParamStore<float>& store, AdamW<float>& optim) {
+CheckpointInfo load_checkpoint(const fs::path& path, ParamStore<float>& store, Optimizer<float>& optim) {
   const TensorFile f = load_tensors(path);
   CheckpointInfo i = info_of(f);
   // Everything is checked before anything is overwritten.
+  refuse_other_optimizer(f, i, store, optim);
   std::vector<std::pair<View<float>, std::span<const float>>> copies;
   each_tensor(
       store, optim, [&](const std::string& name, const std::vector<std::int64_t>& shape, View<float> v) {

@@ -4,7 +4,7 @@
 
 #include "plumb/config/config.h"
 #include "plumb/data/tokenizer.h"
-#include "plumb/optim/adamw.h"
+#include "plumb/optim/optim.h"
 #include "plumb/spec/spec.h"
 
 namespace plumb {
@@ -19,14 +19,14 @@ struct CheckpointInfo {
   std::string corpus_sha256 = {};  // empty: written before checkpoints said so
 };
 
-/// Writes parameters by name, `optim.m.*`, `optim.v.*`, saved state `state.*`, and the metadata. Atomic; the
-/// same state gives the same bytes.
+/// Writes parameters by name, the optimiser's state `optim.<kind>.*` (adamw: m, v), saved state `state.*`,
+/// and the metadata. Atomic; the same state gives the same bytes.
 void save_checkpoint(const std::filesystem::path&, const CheckpointInfo&, const ParamStore<float>&,
-                     const AdamW<float>&);
+                     const Optimizer<float>&);
 
 /// Reads what save_checkpoint wrote into a store and an optimiser of the same layout; every tensor must be
-/// there with its shape. bad_input names the tensor and both shapes otherwise.
-CheckpointInfo load_checkpoint(const std::filesystem::path&, ParamStore<float>&, AdamW<float>&);
+/// there with its shape, and none of another optimiser. bad_input names the tensor and both shapes otherwise.
+CheckpointInfo load_checkpoint(const std::filesystem::path&, ParamStore<float>&, Optimizer<float>&);
 
 /// The metadata alone (to build the model first).
 CheckpointInfo read_checkpoint_info(const std::filesystem::path&);

@@ -10,8 +10,6 @@
 #include "plumb/base/text.h"
 #include "plumb/kernel/peak.h"
 #include "plumb/model/decoder.h"
-#include "plumb/optim/adamw.h"
-#include "plumb/optim/schedule.h"
 #include "plumb/spec/from_config.h"
 #include "plumb/trace/reader.h"
 #include "plumb/trace/recent_loss.h"
@@ -19,6 +17,7 @@
 #include "plumb/train/checkpoint.h"
 #include "plumb/train/feed.h"
 #include "plumb/train/manifest.h"
+#include "plumb/train/optimizer.h"
 #include "plumb/train/run_folder.h"
 #include "plumb/train/validation.h"
 #include "plumb/version.h"
@@ -58,14 +57,14 @@ class Trainer {
               static_cast<std::uint64_t>(t_.seed), tokenizer_of(resumed_.empty() ? from_ : resumed_)),
         pool_(job.threads > 0 ? job.threads : static_cast<int>(t_.threads)),
         store_(decoder_layout<float>(with_vocabulary(), components), static_cast<std::uint64_t>(t_.seed)),
-        optimizer_(store_.layout(),
-                   {t_.beta1, t_.beta2, t_.adam_eps, t_.weight_decay, t_.grad_clip, t_.lr_scale}),
+        optimizer_(make_optimizer<float>(t_, components, store_.layout(), pool_.size())),
         observers_(events.observe ? events.observe(spec_) : Observers{}),
         plan_(make_plan<float>(spec_, components, store_,
                                {.mode = Mode::train,
                                 .batch = t_.batch_size * t_.accumulate,
                                 .block = spec_.block_size,
-                                .recompute = static_cast<int>(t_.recompute)},
+                                .recompute = static_cast<int>(t_.recompute),
+                                .loss = {t_.label_smoothing, t_.z_loss}},
                                pool_, observers_.hooks)),
         validation_(spec_, components, store_, feed_, pool_) {
     x_.resize(static_cast<std::size_t>(t_.batch_size * t_.accumulate * spec_.block_size));
@@ -140,7 +139,7 @@ class Trainer {
 
   // The step counter, tensors, and what earlier rows of the trace say about the losses.
   void continue_from_checkpoint() {
-    const CheckpointInfo info = load_checkpoint(resumed_, store_, optimizer_);
+    const CheckpointInfo info = load_checkpoint(resumed_, store_, *optimizer_);
     if (!info.corpus_sha256.empty() && info.corpus_sha256 != feed_.corpus().sha256)
       bad_input(
           "the corpus {} is not the one that {} was trained on (its SHA-256 differs); bring that text back, "
@@ -211,7 +210,7 @@ class Trainer {
     s.memory = plan_.memory();
     for (auto& part : validation_.memory()) s.memory.push_back({"validation: " + part.what, part.bytes});
     s.memory.push_back({"parameters and state", store_.bytes()});
-    s.memory.push_back({"optimiser", optimizer_.bytes()});
+    s.memory.push_back({"optimiser", optimizer_->bytes()});
     for (const auto& part : s.memory) s.bytes += part.bytes;
     s.shards = plan_.schedule().n_shard;
     s.sequences_a_shard = plan_.schedule().sequences;
@@ -221,6 +220,11 @@ class Trainer {
     for (const std::string& r : feed_.remarks()) s.remarks.push_back(r);
     if (plan_.graph().cross_batch())
       s.remarks.push_back("an op works across the batch: one shard, its ops shared by the threads");
+    if (t_.decay == "independent" && t_.weight_decay > 0.01)
+      s.remarks.push_back(
+          fmt::format("train.decay = \"independent\" with train.weight_decay = {} takes {:.0f} % off every "
+                      "matrix at each step; about 1e-4 is usual",
+                      t_.weight_decay, 100 * t_.weight_decay));
     if (plan_.graph().sees_future())
       s.remarks.push_back("the norm pools over positions: each position sees the future while training");
     return s;
@@ -258,28 +262,37 @@ class Trainer {
       return false;
     }
     if (probed && observers_.updated) std::ranges::copy(store_.values(), before_.begin());
-    const double lr = learning_rate({t_.schedule, t_.lr, t_.min_lr, t_.warmup, t_.steps}, step_);
-    optimizer_.update(store_, std::span<const float>(plan_.grads()), norm, lr, pool_);
+    const Rate rate = rate_at(t_, step_);
+    const Clipped clipped = optimizer_->update(store_, plan_.grads(), norm, rate, pool_);
     plan_.commit();
     if (probed && observers_.updated) observers_.updated(store_.layout(), before_, store_.values());
     trained_s_ += now_s() - t0;
     ++trained_steps_;
 
-    if (step_ == 0) result_.initial_loss = loss.loss;
-    recent_.add(loss.loss);
+    // What else is minimised is told apart: losses are to be held against each other and against the
+    // baselines.
+    const double ce = loss.cross_entropy;
+    if (step_ == 0) result_.initial_loss = ce;
+    recent_.add(ce);
     StepRow row;
     row.step = step_;
-    row.values = {{"loss", loss.loss},
-                  {"lr", lr},
+    row.values = {{"loss", ce},
+                  {"lr", rate.lr},
                   {"grad_norm", norm},
                   {"tokens", static_cast<double>(step_) * static_cast<double>(x_.size())}};
-    if (loss.loss != loss.cross_entropy) row.values.emplace_back("cross_entropy", loss.cross_entropy);
+    if (loss.loss != ce) {
+      row.values.emplace_back("cross_entropy", ce);
+      row.values.emplace_back("objective", loss.loss);
+    }
+    if (clipped.units > 0)
+      row.values.emplace_back("agc_clipped",
+                              static_cast<double>(clipped.shortened) / static_cast<double>(clipped.units));
     if (probed) {
       observers_.write(row);
       if (events_.probed) events_.probed(row);
     }
     trace.step(row);
-    finish_step(loss.loss, norm, lr, trace);
+    finish_step(ce, norm, rate.lr, trace);
     return true;
   }
 
@@ -315,7 +328,9 @@ class Trainer {
             : std::string("every tensor of a replay is finite; the sum of gradients overflowed");
     StepRow row;
     row.step = step_;
-    row.values = {{"loss", loss.loss}, {"grad_norm", norm}};
+    row.values = {{"loss", loss.cross_entropy}, {"grad_norm", norm}};
+    if (std::isfinite(loss.cross_entropy) && !std::isfinite(loss.loss))
+      row.values.emplace_back("objective", loss.loss);
     trace.step(row);
     trace.fact({"non_finite", result_.reason});
   }
@@ -328,7 +343,7 @@ class Trainer {
   void save(std::int64_t step) {
     save_checkpoint(out_ / checkpoint_name(step),
                     {config_, spec_, feed_.tokenizer().to_json(), step, simd_target(), feed_.corpus().sha256},
-                    store_, optimizer_);
+                    store_, *optimizer_);
     saved_ = step;
     prune_checkpoints(out_, t_.keep_checkpoints);
   }
@@ -356,7 +371,7 @@ class Trainer {
   Feed feed_;
   ThreadPool pool_;
   ParamStore<float> store_;
-  AdamW<float> optimizer_;
+  std::unique_ptr<Optimizer<float>> optimizer_;
   Observers observers_;
   Plan<float> plan_;
   Validation validation_;

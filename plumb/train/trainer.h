@@ -15,7 +15,7 @@ namespace plumb {
 /// One training step, as it was measured: before its update.
 struct StepReport {
   std::int64_t step = 0, steps = 0;
-  double loss = 0, grad_norm = 0, lr = 0;
+  double loss = 0, grad_norm = 0, lr = 0;  // loss: the cross-entropy alone, here and in TrainResult
   double tokens_per_s = 0;         // over the steps so far, validation left out
   double seconds_left = 0;         // of training and validation
   std::optional<double> val_loss;  // when this step was validated

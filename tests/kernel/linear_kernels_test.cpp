@@ -116,7 +116,7 @@ TEST(LinearKernels, SumsInDoubleNeitherOverflowNorHideNaN) {
 TEST(AdamWKernel, FastIsPlain) {
   for_each_target([] {
     AdamWStep step;
-    step.lr = 1e-3, step.decay = 0.1, step.grad_scale = 0.5, step.bias1 = 0.19, step.bias2 = 0.0975;
+    step.lr = 1e-3, step.shrink = 1e-4, step.grad_scale = 0.5, step.bias1 = 0.19, step.bias2 = 0.0975;
     for (const std::int64_t n : swept_lengths()) {
       std::mt19937_64 rng{std::uint64_t(n)};
       Guarded<float> g(1, n, 0, n % 2), p(1, n), m(1, n), v(1, n, 0, 1);
@@ -140,7 +140,7 @@ TEST(AdamWKernel, FastIsPlain) {
 TEST(AdamWKernel, AnyCutOfABufferGivesTheSameBits) {
   for_each_target([] {
     AdamWStep step;
-    step.lr = 1e-2, step.decay = 0.1;
+    step.lr = 1e-2, step.shrink = 1e-3;
     std::mt19937_64 rng(1);
     Guarded<float> g(1, 101), p(1, 101), m(1, 101), v(1, 101), p2(1, 101, 0, 1), m2(1, 101), v2(1, 101, 0, 3);
     g.randomise(rng, 1), p.randomise(rng, 1), p2.copy(p);

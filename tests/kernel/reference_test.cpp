@@ -6,6 +6,8 @@
 #include "plumb/kernel/adamw.h"
 #include "plumb/kernel/attention.h"
 #include "plumb/kernel/rows.h"
+#include "tests/optim/reference.h"
+#include "tests/optim/rig.h"
 #include "tests/support/reference.h"
 
 namespace plumb {
@@ -127,6 +129,45 @@ TYPED_TEST(ReferenceTest, CrossEntropyLeavesIgnoredRowsOut) {
   EXPECT_TRUE(matches(dlogits, e, e.grad("logits"), What::gradient));
 }
 
+/// The z-loss alone: the gradient with it less the one without.
+TYPED_TEST(ReferenceTest, ZLoss) {
+  using R = TypeParam;
+  const Entry& e = reference("z_loss");
+  const Matrix<R> logits(e.in("logits"));
+  const std::vector<std::int32_t> target{3, 0, 1, 6};
+  const double rows = static_cast<double>(logits.rows);
+  const LossTerms terms{.z_loss = e.param("coef")};
+  Matrix<R> lse(logits.rows, 1), with(logits.rows, logits.cols), without(logits.rows, logits.cols);
+  cross_entropy_forward<R>(logits.view(), target, -1, lse.view());
+  const double loss = loss_terms<R>(logits.view(), target, -1, std::as_const(lse).view(), terms) / rows;
+  EXPECT_TRUE(matches<R>(loss, e, e.out("loss"), What::value));
+  // Times 1e4, so that float's rounding of the cross-entropy does not hide it.
+  const LossTerms much{.z_loss = 1e4 * e.param("coef")};
+  cross_entropy_backward<R>(logits.view(), target, -1, std::as_const(lse).view(), 1 / rows, with.sink(),
+                            much);
+  cross_entropy_backward<R>(logits.view(), target, -1, std::as_const(lse).view(), 1 / rows, without.sink());
+  for (std::size_t i = 0; i < with.data.size(); ++i) with.data[i] = (with.data[i] - without.data[i]) / R(1e4);
+  EXPECT_TRUE(matches(with, e, e.grad("logits"), What::gradient));
+}
+
+/// Against PyTorch's cross_entropy with label_smoothing = 0.1 and an ignored row (optim_reference.py).
+TYPED_TEST(ReferenceTest, LabelSmoothing) {
+  using R = TypeParam;
+  Matrix<R> logits(4, 7), lse(4, 1), dlogits(4, 7);
+  const auto drawn = test::drawn(28, 3);
+  for (std::size_t i = 0; i < drawn.size(); ++i) logits.data[i] = static_cast<R>(4 * drawn[i]);
+  const std::vector<std::int32_t> target{3, 0, -100, 6};
+  const LossTerms terms{.label_smoothing = 0.1};
+  double loss = cross_entropy_forward<R>(logits.view(), target, -100, lse.view());
+  loss += loss_terms<R>(std::as_const(logits).view(), target, -100, std::as_const(lse).view(), terms);
+  cross_entropy_backward<R>(std::as_const(logits).view(), target, -100, std::as_const(lse).view(), 1.0 / 3,
+                            dlogits.sink(), terms);
+  const double tolerance = sizeof(R) == 8 ? 1e-14 : 1e-6;
+  EXPECT_NEAR(loss / 3, test::smoothed_loss[0], tolerance);
+  for (std::size_t i = 0; i < 28; ++i)
+    EXPECT_NEAR(static_cast<double>(dlogits.data[i]), test::smoothed_grad[i], tolerance) << i;
+}
+
 TYPED_TEST(ReferenceTest, CrossEntropyOfExtremeLogits) {
   using R = TypeParam;
   const Entry& e = reference("softmax_cross_entropy_extreme");
@@ -240,7 +281,7 @@ TYPED_TEST(ReferenceTest, AdamWWithClipping) {
                            .beta1 = beta1,
                            .beta2 = beta2,
                            .eps = e.param("eps"),
-                           .decay = g == 0 ? e.param("weight_decay") : 0,
+                           .shrink = g == 0 ? e.param("lr") * e.param("weight_decay") : 0,
                            .grad_scale = std::min(1.0, e.param("max_norm") / (norm + 1e-6)),
                            .bias1 = 1 - std::pow(beta1, t + 1),
                            .bias2 = 1 - std::pow(beta2, t + 1)};

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "plumb/optim/adamw.h"
+#include "plumb/optim/optim.h"
 #include "tests/support/allocations.h"
 #include "tests/support/decoder_rig.h"
 
@@ -31,14 +31,13 @@ TEST(PlanMemory, IsWhatTheProcessGrowsBy) {
   }
   const std::size_t before = resident_bytes();
   test::DecoderRig<float> rig(s, {.batch = 32, .block = 64}, 2);
-  AdamW<float> optimizer(rig.store.layout(), {});
+  const auto optimizer = choose_optimizer(optim_table(), "adamw").make<float>(rig.store.layout(), {}, 2);
   for (int i = 0; i < 3; ++i) {
     rig.step();
-    optimizer.update(rig.store, std::span<const float>(rig.plan.grads()), rig.plan.grad_norm(), 1e-3,
-                     rig.pool);
+    optimizer->update(rig.store, rig.plan.grads(), rig.plan.grad_norm(), {1e-3, 1}, rig.pool);
   }
   const auto grown = static_cast<double>(resident_bytes() - before);
-  const auto said = static_cast<double>(rig.plan.bytes() + rig.store.bytes() + optimizer.bytes());
+  const auto said = static_cast<double>(rig.plan.bytes() + rig.store.bytes() + optimizer->bytes());
   EXPECT_NEAR(grown / said, 1.0, 0.05) << "said " << said / 1e6 << " MB, grew by " << grown / 1e6 << " MB";
 }
 
@@ -46,11 +45,10 @@ TEST(PlanMemory, IsWhatTheProcessGrowsBy) {
 
 TEST(PlanMemory, StepsTwoToAHundredAllocateNothingOfOurs) {
   test::DecoderRig<float> rig(test::small_spec(), {.batch = 12, .block = 16, .shard_tokens = 32}, 2);
-  AdamW<float> optimizer(rig.store.layout(), {});
+  const auto optimizer = choose_optimizer(optim_table(), "adamw").make<float>(rig.store.layout(), {}, 2);
   auto step = [&] {
-    rig.step({optimizer.steps(), 0});
-    optimizer.update(rig.store, std::span<const float>(rig.plan.grads()), rig.plan.grad_norm(), 1e-3,
-                     rig.pool);
+    rig.step({optimizer->steps(), 0});
+    optimizer->update(rig.store, rig.plan.grads(), rig.plan.grad_norm(), {1e-3, 1}, rig.pool);
     rig.plan.commit();
   };
   step();

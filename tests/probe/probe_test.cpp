@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "plumb/optim/adamw.h"
+#include "plumb/optim/optim.h"
 #include "tests/support/allocations.h"
 #include "tests/support/decoder_rig.h"
 #include "tests/support/error_text.h"
@@ -123,13 +123,13 @@ struct Observed {
     PlanOptions o = options;
     o.recompute = recompute;
     test::DecoderRig<float> rig(spec, o, threads, hooks);
-    AdamW<float> optimizer(rig.store.layout(), {});
+    const auto optimizer =
+        choose_optimizer(optim_table(), "adamw").make<float>(rig.store.layout(), {}, threads);
     layout = rig.store.layout();
     for (std::int64_t step = 0; step < 2; ++step) {
       rig.step({step, step * batch});
       before.assign(rig.store.values().begin(), rig.store.values().end());
-      optimizer.update(rig.store, std::span<const float>(rig.plan.grads()), rig.plan.grad_norm(), 1e-2,
-                       rig.pool);
+      optimizer->update(rig.store, rig.plan.grads(), rig.plan.grad_norm(), {1e-2, 1}, rig.pool);
       rig.plan.commit();
       after.assign(rig.store.values().begin(), rig.store.values().end());
       for (const auto& p : probes)

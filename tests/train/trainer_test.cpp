@@ -4,58 +4,22 @@
 #include <gtest/gtest.h>
 
 #include "plumb/base/files.h"
-#include "plumb/base/rng.h"
-#include "plumb/base/text.h"
 #include "plumb/model/decoder.h"
-#include "plumb/optim/adamw.h"
-#include "plumb/study/observe.h"
+#include "plumb/optim/optim.h"
 #include "plumb/spec/from_config.h"
 #include "plumb/trace/reader.h"
 #include "plumb/train/checkpoint.h"
 #include "tests/support/error_text.h"
+#include "tests/support/small_run.h"
 #include "tests/support/temp_dir.h"
 
 namespace plumb {
 namespace {
 
-// Words in a random order: enough structure for a loss to fall below the unigram baseline.
-Corpus made_up_text() {
-  const std::string words[] = {"the ", "cat ", "sat ", "on ", "a ", "mat.\n", "dogs ", "ran ", "far "};
-  const Stream s = stream(3, "text");
-  std::string text;
-  for (std::uint64_t i = 0; i < 3000; ++i) text += words[s.below(std::size(words), 0, 0, i)];
-  return {"made up", utf8_decode(text, "made up"), "-"};
-}
-
-Config small_config() {
-  Config c;
-  for (const char* s : {"model.n_layer=2", "model.d_model=32", "model.n_head=4", "model.d_ff=64", "model.block_size=16",
-                        "train.steps=60", "train.batch_size=12", "train.warmup=10", "train.eval_every=30",
-                        "train.checkpoint_every=20", "train.threads=2", "probe.every=10"})
-    set_value(c, s);
-  return c;
-}
-
-
-TrainResult run(const TrainJob& job, bool probed = true, const std::function<bool()>& interrupted = {}) {
-  std::optional<ProbeSet> probes;
-  TrainEvents events;
-  if (probed)
-    events.observe = [&](const DecoderSpec& s) {
-      probes.emplace(s);
-      return observers_of(*probes);
-    };
-  events.interrupted = interrupted;
-  return train(job, Components{}, made_up_text(), events);
-}
-TrainResult run(const Config& c, const std::filesystem::path& out, bool probed = true,
-                const std::function<bool()>& interrupted = {}) {
-  return run(TrainJob{.config = c, .out = out}, probed, interrupted);
-}
-
-std::function<bool()> after(int steps) {
-  return [steps, asked = 0]() mutable { return ++asked > steps; };
-}
+using test::after;
+using test::made_up_text;
+using test::run;
+using test::small_config;
 
 TEST(Train, LearnsAndLeavesAWholeRunFolder) {
   test::TempDir dir;
@@ -122,20 +86,20 @@ TEST(Train, ACheckpointHoldsTheWholeStateAndTheSameStateIsTheSameBytes) {
   EXPECT_EQ(info.step, 60);
   EXPECT_EQ(info.config.train.steps, 60);
   ParamStore<float> store(decoder_layout<float>(info.spec, Components{}), 99);
-  AdamW<float> optimizer(store.layout(), {});
+  const auto optimizer = choose_optimizer(optim_table(), "adamw").make<float>(store.layout(), {}, 1);
   EXPECT_NE(store.hash(), r.params_hash);
-  load_checkpoint(file, store, optimizer);
+  load_checkpoint(file, store, *optimizer);
   EXPECT_EQ(store.hash(), r.params_hash);
-  EXPECT_EQ(optimizer.steps(), 60);
-  const View<float> v = optimizer.v(store.layout().find("blocks.1.ffn.out.weight"));
+  EXPECT_EQ(optimizer->steps(), 60);
+  const View<float> v = optimizer->state(store.layout().find("blocks.1.ffn.out.weight"))[1].view;
   EXPECT_GT(v.data[0], 0);
 
   DecoderSpec wider = info.spec;
   wider.d_ff = 65;
   ParamStore<float> other(decoder_layout<float>(wider, Components{}), 0);
-  AdamW<float> other_optimizer(other.layout(), {});
+  const auto other_optimizer = choose_optimizer(optim_table(), "adamw").make<float>(other.layout(), {}, 1);
   try {
-    load_checkpoint(file, other, other_optimizer);
+    load_checkpoint(file, other, *other_optimizer);
     FAIL() << "a checkpoint of another model was taken";
   } catch (const Error& e) {
     EXPECT_EQ(e.exit_code, 2);
@@ -246,9 +210,10 @@ TEST(Train, FromTakesTheWeightsAloneAndFrozenRolesStay) {
   const CheckpointInfo info = read_checkpoint_info(dir / "b/checkpoint-5.safetensors");
   ParamStore<float> a(decoder_layout<float>(read_checkpoint_info(dir / "a/checkpoint-60.safetensors").spec, Components{}), 1),
       b(decoder_layout<float>(info.spec, Components{}), 1);
-  AdamW<float> oa(a.layout(), {}), ob(b.layout(), {});
-  load_checkpoint(dir / "a/checkpoint-60.safetensors", a, oa);
-  load_checkpoint(dir / "b/checkpoint-5.safetensors", b, ob);
+  const auto oa = choose_optimizer(optim_table(), "adamw").make<float>(a.layout(), {}, 1);
+  const auto ob = choose_optimizer(optim_table(), "adamw").make<float>(b.layout(), {}, 1);
+  load_checkpoint(dir / "a/checkpoint-60.safetensors", a, *oa);
+  load_checkpoint(dir / "b/checkpoint-5.safetensors", b, *ob);
   const auto moved = [&](const char* name) {
     const View<float> x = a.param(name), y = b.param(name);
     double d = 0;
