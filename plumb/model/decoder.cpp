@@ -242,7 +242,10 @@ ParamLayout decoder_layout(const DecoderSpec& s, const Components& c, std::int64
 template <class R>
 Plan<R> make_plan(const DecoderSpec& s, const Components& c, ParamStore<R>& store, const PlanOptions& o,
                   ThreadPool& pool, std::span<Hook<R>* const> hooks) {
-  return Plan<R>(build_decoder<R>(s, c, o.mode, o.block, hooks, o.context, o.loss), store, o, pool, hooks);
+  PlanOptions as_the_model = o;
+  as_the_model.precision = precision_of(s.numbers.precision);
+  return Plan<R>(build_decoder<R>(s, c, o.mode, o.block, hooks, o.context, o.loss), store, as_the_model, pool,
+                 hooks);
 }
 
 ParamCounts count_params(const DecoderSpec& s, const ParamLayout& layout) {

@@ -40,7 +40,7 @@ class LayerNormOp final : public Op<R> {
 template <class R>
 class LayerNorm final : public Norm<R> {
  public:
-  explicit LayerNorm(const DecoderSpec& s) : eps_(s.norm_eps), affine_(s), reduce_(s.norm_reduce) {}
+  explicit LayerNorm(const DecoderSpec& s) : eps_(s.norm_eps), affine_(s), reduce_(reduction_format(s)) {}
 
   Value build(Builder<R>& b, Value x, const std::string& name, int layer) const override {
     const Shape shape = b.shape(x);

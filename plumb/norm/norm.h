@@ -1,5 +1,6 @@
 // Normalisation layers. One component a file; the table is generated from the file names.
 #pragma once
+#include "plumb/base/precision.h"
 #include "plumb/plan/builder.h"
 #include "plumb/spec/entry.h"
 
@@ -50,6 +51,12 @@ struct Affine {
     return bias ? r.din(2) : Sink<R>{};
   }
 };
+
+/// What a norm forms its sums in: fp32, or the storage format when the spec says so.
+inline Format reduction_format(const DecoderSpec& s) {
+  return s.numbers.norm_reduce == "storage" ? storage_format(precision_of(s.numbers.precision))
+                                            : Format::fp32;
+}
 
 /// GroupNorm of each sequence by itself (kernel/group_norm.h); what `group` and `instance` are made of.
 template <class R>

@@ -18,7 +18,8 @@ AdamWRule<R>::AdamWRule(const ParamLayout& layout, const OptimSpec& s,
     : s_(s), m_(layout, chosen), v_(layout, chosen) {
   for (const Piece& at : pieces_of(layout, chosen)) {
     const ParamInfo& p = layout.params[at.param];
-    parts_.push_back({at.offset, at.n, m_.view(p).data + at.at, v_.view(p).data + at.at, ParamRate(p, s)});
+    parts_.push_back(
+        {at.offset, at.n, m_.view(p).data + at.at, v_.view(p).data + at.at, ParamRate(p, s, p.rule.lr)});
   }
 }
 

@@ -84,7 +84,7 @@ class Muon final : public Optimizer<R> {
 
   void add(const ParamInfo& p, const OptimSpec& s) {
     const View<R> v = buffer_.view(p);
-    Matrix m{p.offset, v.rows, v.cols, v.data, ParamRate(p, s), nullptr, nullptr, nullptr};
+    Matrix m{p.offset, v.rows, v.cols, v.data, ParamRate(p, s, p.rule.lr), nullptr, nullptr, nullptr};
     const std::int64_t n = m.side(), length = std::max(m.rows, m.cols);
     m.gram = products_.get({.m = n, .n = n, .k = length, .trans_a = m.tall(), .trans_b = !m.tall()});
     m.square = products_.get({.m = n, .n = n, .k = n});

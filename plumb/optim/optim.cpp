@@ -24,8 +24,9 @@ double clip_scale(double grad_norm, double clip) {
   return std::min(1.0, clip / (grad_norm + 1e-6));
 }
 
-ParamRate::ParamRate(const ParamInfo& p, const OptimSpec& s)
-    : lr(p.rule.lr * s.lr_scale[p.spec.role]),
+ParamRate::ParamRate(const ParamInfo& p, const OptimSpec& s, double parametrisation)
+    : lr(parametrisation * s.lr_scale[p.spec.role]),
+      lr_of_decay(s.lr_scale[p.spec.role]),
       decay(has_rows(p) ? s.weight_decay * p.rule.decay : 0),
       independent(s.independent_decay) {}
 

@@ -45,17 +45,20 @@ struct Clipped {
   std::int64_t units = 0, shortened = 0;
 };
 
-/// A parameter's own factors: of learning rate and of decay (0 where decay is not right for it).
+/// A parameter's own factors: of learning rate and of decay (0 where decay is not right for it). Decay knows
+/// the factor by role, not that of the parametrisation: muP divides a hidden matrix's learning rate by its
+/// width, and its decay stays.
 struct ParamRate {
-  double lr = 1, decay = 0;
+  double lr = 1, lr_of_decay = 1, decay = 0;
   bool independent = false;
   ParamRate() = default;
-  ParamRate(const ParamInfo&, const OptimSpec&);
+  /// `parametrisation`: the rule's factor for this kind of optimiser.
+  ParamRate(const ParamInfo&, const OptimSpec&, double parametrisation);
   double step(const Rate& r) const { return r.lr * lr; }
   /// p <- p (1 - shrink) first.
   double shrink(const Rate& r) const {
     if (independent) return lr == 0 ? 0 : r.schedule * decay;
-    return step(r) * decay;
+    return r.lr * lr_of_decay * decay;
   }
 };
 

@@ -20,8 +20,8 @@ class Sgd final : public Optimizer<R> {
         buffer_(layout, [&](auto&) { return s.momentum != 0; }) {
     for (const Piece& at : pieces_of(layout, [](auto&) { return true; })) {
       const ParamInfo& p = layout.params[at.param];
-      parts_.push_back(
-          {at.offset, at.n, buffer_.has(p) ? buffer_.view(p).data + at.at : nullptr, ParamRate(p, s)});
+      parts_.push_back({at.offset, at.n, buffer_.has(p) ? buffer_.view(p).data + at.at : nullptr,
+                        ParamRate(p, s, p.rule.lr_sgd)});
     }
   }
   std::vector<OptimState<R>> state(const ParamInfo& p) const override {

@@ -14,7 +14,7 @@ struct PlanOptions {
   std::int64_t batch = 32, block = 64;  // sequences of a call, positions of a sequence
   std::int64_t shard_tokens = 512;      // whole sequences, at least one
   std::int64_t context = 0;             // > 0: decoding, one position a call; attention keeps this many positions
-  Precision precision = Precision::fp32;  // of a float plan
+  Precision precision = Precision::fp32;  // of a float plan; make_plan takes the model's
   int recompute = 0;                    // 0: keep activations; k: keep only the inputs of every k blocks
   LossTerms loss = {};                  // minimised beside the cross-entropy
 };

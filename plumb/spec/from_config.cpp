@@ -13,8 +13,10 @@ namespace {
 
 using Rows = std::vector<Field<DecoderSpec>>;
 
-// The config's key of a spec's field: [init] keeps its place, everything else lies below [model].
+// The config's key of a spec's field: [init] keeps its place, number formats are [train]'s, everything else
+// lies below [model].
 std::string config_key(const Field<DecoderSpec>& field) {
+  if (field.section == "numbers") return "train." + field.key;
   return field.section == "init" ? field.path() : "model." + field.path();
 }
 
@@ -95,6 +97,13 @@ Rows all_rows() {
   init("leaky_slope", &S::InitRule::leaky_slope);
   init("base_d_model", &S::InitRule::base_d_model);
   init("base_d_head", &S::InitRule::base_d_head);
+  const auto numbers = [&](std::string key, auto member) {
+    add(rows, std::move(key), any(), [&](std::string k, FieldCheck c) {
+      return field_in<&DecoderSpec::numbers, DecoderSpec>("numbers", std::move(k), member, std::move(c), "");
+    });
+  };
+  numbers("precision", &S::Numbers::precision);
+  numbers("norm_reduce", &S::Numbers::norm_reduce);
   top("ignore_index", &S::ignore_index, between(-(1 << 30), -1));
   return rows;
 }
@@ -175,8 +184,8 @@ Config resolve_config(const Config& given) {
   else if (!t.momentum && t.optimizer == "muon")
     t.momentum = 0.95;
   if (const TrainConfig& t = config.train; t.schedule != "constant" && t.min_lr > t.lr)
-    bad_input("train.min_lr = {} ({}) is above train.lr = {} ({}): the rate would rise at the end; lower it", t.min_lr,
-              config.where("train.min_lr"), t.lr, config.where("train.lr"));
+    bad_input("train.min_lr = {} ({}) is above train.lr = {} ({}): the rate would rise at the end; lower it",
+              t.min_lr, config.where("train.min_lr"), t.lr, config.where("train.lr"));
   return config;
 }
 
@@ -188,7 +197,6 @@ DecoderSpec spec_from_config(const Config& given, std::int64_t vocab_size) {
       field.set(spec, source->get(config));
   spec.n_kv_head = spec.n_head;
   spec.vocab_size = vocab_size;
-  if (config.train.norm_reduce == "storage") spec.norm_reduce = storage_format(precision_of(config.train.precision));
   return spec;
 }
 

@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <string>
 
-#include "plumb/base/precision.h"
-
 namespace plumb {
 
 /// A decoder Transformer, resolved: every field has its final value (nothing is "auto" here but
@@ -61,9 +59,13 @@ struct DecoderSpec {
                  base_d_head = 0;  // mup: the width at which it is the standard parametrisation
   } init;
 
+  struct Numbers {
+    std::string precision = "fp32";    // base/precision.h
+    std::string norm_reduce = "fp32";  // storage: layer and rms norm add up in the storage format
+  } numbers;
+
   // -- no user may set these
-  Format norm_reduce = Format::fp32;  // what layer and rms norm form their sums in (float models)
-  std::int64_t ignore_index = -100;   // a target with this value does not count in the loss
+  std::int64_t ignore_index = -100;  // a target with this value does not count in the loss
 };
 
 }  // namespace plumb

@@ -9,6 +9,7 @@
 #include "plumb/base/lock.h"
 #include "plumb/base/text.h"
 #include "plumb/kernel/peak.h"
+#include "plumb/kernel/rounding.h"
 #include "plumb/model/decoder.h"
 #include "plumb/spec/from_config.h"
 #include "plumb/trace/reader.h"
@@ -70,6 +71,7 @@ class Trainer {
     x_.resize(static_cast<std::size_t>(t_.batch_size * t_.accumulate * spec_.block_size));
     y_.resize(x_.size());
     if (observers_.updated) before_.resize(store_.values().size());
+    store_narrowly();
   }
 
   TrainResult run() {
@@ -122,6 +124,7 @@ class Trainer {
 
   void take_weights() {
     const WeightsReport w = load_weights(from_, store_);
+    store_narrowly();
     remarks_.push_back(fmt::format("{} parameter tensors are those of {}", w.taken, from_.string()));
     auto list = [&](const std::vector<std::string>& names, const char* what) {
       if (!names.empty())
@@ -135,6 +138,17 @@ class Trainer {
       remarks_.push_back(
           fmt::format("the vocabulary is that of {} too, {} symbols; data.vocab_size = {} is not used",
                       from_.string(), spec_.vocab_size, config_.data.vocab_size));
+  }
+
+  // What is kept between steps, as the storage format holds it: parameters, and the optimiser's state.
+  void store_narrowly() {
+    const Format format = storage_format(precision_of(t_.precision));
+    if (format == Format::fp32) return;
+    const std::span<float> all = store_.values();
+    const auto n = static_cast<std::int64_t>(all.size());
+    round_to(format, {all.data(), 1, n, n});
+    for (const ParamInfo& p : store_.layout().params)
+      for (const OptimState<float>& s : optimizer_->state(p)) round_to(format, s.view);
   }
 
   // The step counter, tensors, and what earlier rows of the trace say about the losses.
@@ -264,6 +278,7 @@ class Trainer {
     if (probed && observers_.updated) std::ranges::copy(store_.values(), before_.begin());
     const Rate rate = rate_at(t_, step_);
     const Clipped clipped = optimizer_->update(store_, plan_.grads(), norm, rate, pool_);
+    store_narrowly();
     plan_.commit();
     if (probed && observers_.updated) observers_.updated(store_.layout(), before_, store_.values());
     trained_s_ += now_s() - t0;
