@@ -68,6 +68,13 @@ void read_config_sizes(Subject& s) {
   s.d_head = value(s.config.d_head());
   s.d_ff = value(s.config.d_ff());
   s.vocab_size = value(s.config.vocab_size());
+  if (s.has_latent_attention()) {
+    // Queries and keys have a part with positions and one without; the number of key heads says nothing.
+    s.n_kv_head.reset();
+    s.d_head.reset();
+    const auto with = s.config.size("qk_rope_head_dim"), without = s.config.size("qk_nope_head_dim");
+    if (with && without) s.d_head = *with + *without;
+  }
   s.block_size = value(s.config.block_size());
   if (!s.arch || !s.config) return;
   if (!s.d_head && s.arch->d_head > 0) s.d_head = s.arch->d_head;

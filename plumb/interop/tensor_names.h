@@ -16,6 +16,7 @@ enum class Part : std::uint8_t {
   k,
   v,
   qkv,
+  latent,  // of multi-head latent attention: into and out of the compressed queries, or keys and values
   attn_out,
   gate,
   up,
@@ -24,7 +25,8 @@ enum class Part : std::uint8_t {
   router,  // matrices of a layer (and their biases)
   norm,
   q_norm,
-  k_norm,  // norms of a layer
+  k_norm,
+  latent_norm,  // norms of a layer
   token_embed,
   pos_embed,
   head,
