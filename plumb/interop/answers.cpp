@@ -250,9 +250,16 @@ Answer final_norm_of(Subject& s) {
   if (s.spec) return from_spec(s.spec->final_norm ? "true" : "false");
   if (const SourceTensor* t = s.map.find(Part::final_norm))
     return {"true", t->name + " stands after the layers"};
+  const SourceTensor* embed_norm = s.map.find(Part::embed_norm);
+  if (!s.arch && embed_norm)  // LFM2 calls the norm after its layers so
+    return {"unknown",
+            embed_norm->name + " is a norm outside of the layers, and its name does not say where"};
   if (s.complete && s.map.has(Part::norm))
     return {"false", "the layers have norms, and no tensor outside of them is one"};
-  if (s.complete && s.map.n_layer > 0)
+  // OPT's config says it when its norms have no parameters.
+  const bool opt_without =
+      s.arch && s.arch->placement == PlacementRule::opt && !s.flag_or("layer_norm_elementwise_affine", true);
+  if (s.complete && s.map.n_layer > 0 && !opt_without)
     return {"unknown", "no tensor is known as a norm; a norm without parameters leaves none"};
   if (!s.arch || !s.config)
     return {"unknown", s.map.n_layer > 0 ? "not all tensors are in sight" : "no tensors of layers are known"};
@@ -343,6 +350,7 @@ Answer ffn_of(const Subject& s) {
              two = s.map.has(Part::up) && s.map.has(Part::down);
   const SourceTensor* router = s.map.find(Part::router);
   if (router) return {"moe", router->name + " chooses among experts"};
+  if (const SourceTensor* t = s.map.find_expert()) return {"moe", t->name + " is of one expert or of all"};
   const bool has_layers = s.map.n_layer > 0;
   if (s.has_tensors && !gate && !two && (has_layers || !s.arch))
     return {"unknown", "no tensors are known as an FFN"};

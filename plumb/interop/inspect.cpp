@@ -63,7 +63,10 @@ void warn_of_ends(const Subject& s, Inspection& i) {
   const SourceTensor *table = s.map.find(Part::pos_embed), *embed = s.map.find(Part::token_embed),
                      *head = s.map.find(Part::head);
   const std::int64_t offset = s.arch ? s.arch->position_offset : 0;
-  if (table && !table->shape.empty() && s.block_size && table->shape[0] != *s.block_size + offset)
+  // An architecture that is not known here may have rows that are no positions.
+  const bool may_have_more = !s.arch && !s.spec;
+  if (table && !table->shape.empty() && s.block_size && table->shape[0] != *s.block_size + offset &&
+      !(may_have_more && table->shape[0] > *s.block_size))
     i.warnings.push_back(fmt::format("{} has {} rows, but the config's {} positions{} make {}.", table->name,
                                      table->shape[0], *s.block_size,
                                      offset > 0 ? fmt::format(" and {} rows before them", offset) : "",

@@ -123,7 +123,7 @@ void read_tensor_sizes(Subject& s) {
   if (s.q_width && s.d_head && *s.d_head > 0 && *s.q_width % *s.d_head == 0)
     settle(s, s.n_head, *s.q_width / *s.d_head, "n_head",
            fmt::format("the query projection with {} channels of {} a head", *s.q_width, *s.d_head));
-  const bool experts = s.map.find(Part::router) != nullptr;
+  const bool experts = s.map.has(Part::router) || s.map.find_expert() != nullptr;
   if (const SourceTensor* up = s.map.find(Part::up); is_matrix(up) && !experts)
     settle(s, s.d_ff, s.out_of(*up), "d_ff", up->name);
   if (is_matrix(embed)) settle(s, s.vocab_size, embed->shape[0], "vocab_size", embed->name);

@@ -262,6 +262,12 @@ bool TensorMap::has_bias(Part part) const {
                              [&](const NamedTensor& t) { return t.name.part == part && t.name.bias; });
 }
 
+const SourceTensor* TensorMap::find_expert() const {
+  for (const NamedTensor& t : tensors)
+    if (t.name.expert && t.name.layer >= 0 && t.name.part < Part::norm) return t.tensor;
+  return nullptr;
+}
+
 bool TensorMap::has_module(std::string_view module) const {
   return std::ranges::any_of(
       tensors, [&](const NamedTensor& t) { return t.name.layer >= 0 && t.name.module == module; });

@@ -72,6 +72,8 @@ struct TensorMap {
   const SourceTensor* find(Part part) const;
   bool has(Part part) const { return find(part) != nullptr; }
   bool has_bias(Part part) const;
+  /// The first tensor of an expert of a layer, or nullptr.
+  const SourceTensor* find_expert() const;
   /// Whether a layer has a module of that name.
   bool has_module(std::string_view module) const;
   /// The names of the norms of a layer (q and k norms aside), each once, as they are in the first layer that
