@@ -8,7 +8,12 @@ namespace {
 
 using Size = std::optional<std::int64_t>;
 
-bool is_matrix(const SourceTensor* t) { return t != nullptr && t->shape.size() == 2 && t->size() > 0; }
+// Bytes with two weights of four bits each have another shape than the matrix that they stand for.
+bool is_packed(const SourceTensor& t) { return t.type == StoredType::u8 || t.unread.ends_with("_x2"); }
+
+bool is_matrix(const SourceTensor* t) {
+  return t != nullptr && t->shape.size() == 2 && t->size() > 0 && !is_packed(*t);
+}
 
 void name_architecture(Subject& s) {
   const std::string type = s.config.model_type();

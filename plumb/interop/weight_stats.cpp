@@ -202,6 +202,11 @@ bool is_weight(Part p) {
          p == Part::project_in || p == Part::project_out;
 }
 
+bool is_float(StoredType type) {
+  return type == StoredType::f64 || type == StoredType::f32 || type == StoredType::f16 ||
+         type == StoredType::bf16;
+}
+
 // The std that the code that made the model draws this matrix with, by the config.
 std::optional<double> init_std_of(const Subject& s, const MatrixStats& m) {
   if (s.spec) {
@@ -220,12 +225,14 @@ std::optional<double> init_std_of(const Subject& s, const MatrixStats& m) {
 WeightStats measure_weights(const Subject& s, const WeightOptions& options) {
   WeightStats stats;
   std::vector<const NamedTensor*> matrices;
-  std::int64_t unreadable = 0, odd = 0;
+  std::int64_t unreadable = 0, codes = 0, odd = 0;
   for (const NamedTensor& t : s.map.tensors) {
     if (t.name.bias || (!is_norm(t.name.part) && !is_weight(t.name.part))) continue;
     if (!t.tensor->unread.empty()) continue;  // the reader has been warned
     if (!CheckpointSource::is_readable(*t.tensor))
       ++unreadable;
+    else if (is_weight(t.name.part) && !is_float(t.tensor->type))
+      ++codes;
     else if (is_norm(t.name.part) && t.tensor->shape.size() == 1 && t.tensor->shape[0] > 0 &&
              t.tensor->size() <= static_cast<std::uint64_t>(piece))
       stats.norms.push_back(measure_norm(s, t));
@@ -237,6 +244,10 @@ WeightStats measure_weights(const Subject& s, const WeightOptions& options) {
   }
   if (unreadable > 0)
     stats.notes.push_back(fmt::format("{} tensors have 8-bit floats: listed, not measured.", unreadable));
+  if (codes > 0)
+    stats.notes.push_back(fmt::format(
+        "{} matrices hold integers, which stand for weights by a rule of their own: listed, not measured.",
+        codes));
   if (odd > 0)
     stats.notes.push_back(fmt::format(
         "{} tensors have dimensions that are not measured (not two, none, or one above 4 million).", odd));

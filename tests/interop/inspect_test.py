@@ -99,6 +99,24 @@ class Architectures(InAFolder):
         for dtype in ("BF16", "F16"):
             self.expect(inspect(tiny.write_case(self.folder / dtype, case("llama"), dtype)), tiny.LLAMA_TRUTH, dtype)
 
+    def test_weights_of_four_bits_in_bytes(self):
+        """As bitsandbytes saves them: n/2 rows of one byte. Their shapes are not the matrices', and their bytes no weights."""
+        c = case("llama")
+        tensors = tiny.tensors_of(c)
+        header, data = {}, b""
+        for name, (shape, values) in tensors.items():
+            packed = name.endswith("_proj.weight")
+            piece = values.tobytes()[:len(values) // 2] if packed else values.tobytes()
+            header[name] = {"dtype": "U8" if packed else "F32", "shape": [len(piece), 1] if packed else list(shape), "data_offsets": [len(data), len(data) + len(piece)]}
+            data += piece
+        text = json.dumps(header).encode()
+        (self.folder / "config.json").write_text(json.dumps(c.config))
+        (self.folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+        answer = inspect(self.folder)
+        self.expect(answer, {**c.truth, "scaled_init": "unknown"})
+        self.assertEqual((answer["d_model"], answer["n_head"], answer["n_kv_head"], answer["d_ff"], answer["warnings"]), (tiny.D, tiny.HEADS, 2, tiny.F, []))
+        self.assertIn("21 matrices hold integers, which stand for weights by a rule of their own: listed, not measured.", answer["notes"])
+
     def test_a_header_whose_length_begins_like_a_pickle(self):
         text = json.dumps({"model.norm.weight": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
         for version, more in ((2, 0), (3, 0), (4, 0), (5, 0), (2, 1 << 16)):
