@@ -321,10 +321,9 @@ Answer attention_of(const Subject& s) {
                                    "latent vector, which is none of mha, gqa and mqa",
                                    t->name)};
   if (s.has_latent_attention())
-    return {"unknown",
-            fmt::format("{} has the key kv_lora_rank, so attention is multi-head latent attention, "
-                        "which is none of mha, gqa and mqa",
-                        s.config_said())};
+    return {"unknown", fmt::format("{} has a kv_lora_rank, so attention is multi-head latent attention, "
+                                   "which is none of mha, gqa and mqa",
+                                   s.config_said())};
   if (s.q_width && s.kv_width) {
     const std::string widths = fmt::format("queries have {} channels and keys {}", *s.q_width, *s.kv_width);
     if (*s.q_width == *s.kv_width) return {"mha", widths};

@@ -106,8 +106,8 @@ bool has_several_fans(Fan fan, const std::vector<Drawn>& matrices) {
   return most > 1.1 * least;
 }
 
-// Matrices that look drawn, where what writes to the stream was drawn by a way of its own. The usual ways
-// have a std of their own, with 1/√(2·n_layer) and without.
+// The other matrices look drawn, and what writes to the stream was not drawn with them. If it was drawn by a
+// usual way of its own, that has a std of its own, with 1/√(2·n_layer) and without.
 InitCheck of_own_way(const std::vector<Drawn>& matrices, double depth, const std::string& measured) {
   using V = InitCheck::Verdict;
   bool drawn = false, plain = false, scaled = false;
@@ -131,7 +131,9 @@ InitCheck of_own_way(const std::vector<Drawn>& matrices, double depth, const std
       plain = plain || without;
     }
   }
-  if (!drawn) return {};
+  if (!drawn)
+    return {V::other,
+            measured + "; the other matrices look drawn, but the outputs fit no way of drawing all of them"};
   const std::string own = measured + "; every matrix looks drawn, but the outputs by a way of their own";
   if (plain != scaled)
     return {plain ? V::plain : V::scaled,
@@ -175,8 +177,7 @@ InitCheck check_init(const WeightStats& stats, std::int64_t n_layer) {
     return {V::scaled, fmt::format("{}; every matrix fits a fresh draw ({})", measured, scaled)};
   if (!plain.empty())
     return {V::plain, fmt::format("{}; every matrix fits a fresh draw ({})", measured, plain)};
-  if (others_drawn)
-    if (InitCheck own = of_own_way(matrices, depth, measured); own.verdict != V::nothing) return own;
+  if (others_drawn) return of_own_way(matrices, depth, measured);
   return {V::trained,
           measured + "; the matrices fit no fresh draw, so they were trained (or drawn in another way)"};
 }

@@ -14,7 +14,7 @@ struct InitCheck {
     both,     // too small to tell
     trained,  // not drawn, or in a way that is not known here
     set,      // what writes to the stream is zero
-    other,    // all look drawn, what writes to the stream by an unusual way of its own
+    other,    // the rest looks drawn, and what writes to the stream does not, or by an unusual way of its own
     nothing   // nothing was measured
   };
   Verdict verdict = Verdict::nothing;

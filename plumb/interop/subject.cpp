@@ -149,6 +149,11 @@ Subject::Subject(const CheckpointSource& from) : source(from), map(map_tensors(f
   if (has_tensors) read_tensor_sizes(*this);
 }
 
+bool Subject::has_latent_attention() const {
+  if (map.has(Part::latent)) return true;
+  return !map.has(Part::k) && !map.has(Part::qkv) && config.size("kv_lora_rank").value_or(0) > 0;
+}
+
 std::string Subject::config_said() const {
   if (source.config_name.starts_with("model_args in ")) return "model_args";
   const auto slash = source.config_name.rfind('/');

@@ -162,6 +162,16 @@ class Architectures(InAFolder):
             answer = inspect(folder)  # the config alone
             self.assertEqual(answer["attention"], "unknown")
             self.assertIn("kv_lora_rank", answer["evidence"]["attention"])
+        c = case("llama")  # a key that is left over
+        for rank, tensors in ((8, c.tensors), (0, {}), (None, {})):
+            config = {**c.config, "model_type": "mystery", "kv_lora_rank": rank}
+            folder = self.folder / str(rank)
+            if tensors:
+                tiny.write_case(folder, tiny.Case("m", config, tensors, None))
+            else:
+                folder.mkdir()
+                (folder / "config.json").write_text(json.dumps(config))
+            self.assertEqual(inspect(folder)["attention"], "gqa", rank)
 
     def test_experts_without_a_router_that_is_known_are_experts(self):
         rows = tiny.llama_layer(extra={**tiny.linear("mlp.experts.0.up_proj", 8, tiny.D), **tiny.linear("mlp.router.classifier", 4, tiny.D)})

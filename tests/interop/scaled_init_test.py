@@ -86,6 +86,9 @@ class ScaledInit(InAFolder):
         self.assertEqual(self.gpt2(scaled(8 ** 0.5))[0], "no")
         answer, because = self.gpt2(scaled(2))  # a scale that is neither
         self.assertEqual(answer, "unknown", because)
+        answer, because = self.gpt2(drawn(lambda fans: (2 / fans) ** 0.5, "attn.c_proj"))  # half of them
+        self.assertEqual(answer, "unknown", because)
+        self.assertIn("the outputs fit no way of drawing all of them", because)
         answer, because = self.gpt2(scaled(0))
         self.assertEqual(answer, "unknown", because)
         self.assertIn("c_proj.weight has std 0, so it was not drawn", because)
