@@ -393,8 +393,14 @@ Answer tied_of(Subject& s) {
   const SourceTensor *embed = s.map.find(Part::token_embed), *head = s.map.find(Part::head);
   const TieClaim claim = tie_claim(s);
   if (embed && head && embed->unread.empty() && head->unread.empty() &&
-      is_stored_transposed(*embed) == is_stored_transposed(*head))
+      (embed->shape != head->shape || is_stored_transposed(*embed) == is_stored_transposed(*head)))
     return compare_head(s, *embed, *head, claim);
+  if (!claim.made && head)
+    return {"unknown",
+            !embed ? "no tensor is known as the embedding"
+                   : fmt::format("{} and {} are not compared: one is of a kind that is not read, or lies "
+                                 "transposed in its storage",
+                                 embed->name, head->name)};
   if (!claim.made)
     return {"unknown", s.has_tensors
                            ? "no head is stored, which a tied model and a headless one have in common"

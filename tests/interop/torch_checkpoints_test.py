@@ -72,6 +72,9 @@ class Archives(InAFolder):
         # One as it is, one transposed: no bytes to compare.
         answer = self.saved({**entries, "lm_head.weight": tiny.tensor_opcodes("2", (16, 48))}, storages)
         self.assertIsNone(answer["tied"])
+        self.assertIn("are not compared", answer["evidence"]["tied"])
+        answer = self.saved({**entries, "lm_head.weight": tiny.tensor_opcodes("2", (12, 48))}, storages)
+        self.assertIs(answer["tied"], False)
 
     def test_a_view_of_more_elements_than_anybody_reads(self):
         """Four bytes that claim to be a matrix of 2^62 bytes, and overlapping rows of 2^40: named, not read."""
