@@ -210,8 +210,8 @@ class Machine {
     note_call(p_.values[callee].text, p_.values[arguments].items);
   }
 
-  // By value: what is noted makes the list of values grow.
-  void note_call(std::string function, std::vector<std::uint32_t> items) {
+  // `items` by value: what is noted makes the list of values grow.
+  void note_call(const std::string& function, std::vector<std::uint32_t> items) {
     // A bound on what one instruction copies: a long tuple "called" over and over would be a bomb.
     if (items.size() > max_arguments) damaged(fmt::format("a call with {} arguments", items.size()));
     const TorchCallable* known = find_torch_callable(function);
