@@ -137,8 +137,10 @@ bool norms_have_bias(const Subject& s) {
   return s.map.has_bias(Part::norm) || s.map.has_bias(Part::final_norm);
 }
 
-bool same_bytes(const Subject& s, const SourceTensor& a, const SourceTensor& b) {
+// Two tensors of one shape, both read in the order in which they are stored.
+bool same_bytes(const Subject& s, const SourceTensor& first, const SourceTensor& second) {
   constexpr std::uint64_t piece = 1 << 20;
+  const SourceTensor a = in_stored_order(first), b = in_stored_order(second);
   TensorReader reader_a(s.source), reader_b(s.source);
   std::vector<std::byte> of_a, of_b;
   for (std::uint64_t at = 0; at < a.bytes(); at += piece) {
@@ -182,7 +184,8 @@ TieClaim tie_claim(const Subject& s) {
 
 Answer compare_head(Subject& s, const SourceTensor& embed, const SourceTensor& head, const TieClaim& claim) {
   const std::string both = embed.name + " and " + head.name;
-  const bool one = embed.file == head.file && embed.offset == head.offset && embed.bytes() == head.bytes();
+  const bool one = embed.file == head.file && embed.offset == head.offset && embed.shape == head.shape &&
+                   embed.strides == head.strides && embed.type == head.type;
   const bool equal =
       one || (embed.shape == head.shape && embed.type == head.type && same_bytes(s, embed, head));
   if (claim.made && claim.tied && !equal)
@@ -247,9 +250,16 @@ Answer final_norm_of(Subject& s) {
   if (s.spec) return from_spec(s.spec->final_norm ? "true" : "false");
   if (const SourceTensor* t = s.map.find(Part::final_norm))
     return {"true", t->name + " stands after the layers"};
+  const SourceTensor* embed_norm = s.map.find(Part::embed_norm);
+  if (!s.arch && embed_norm)  // LFM2 calls the norm after its layers so
+    return {"unknown",
+            embed_norm->name + " is a norm outside of the layers, and its name does not say where"};
   if (s.complete && s.map.has(Part::norm))
     return {"false", "the layers have norms, and no tensor outside of them is one"};
-  if (s.complete && s.map.n_layer > 0)
+  // OPT's config says it when its norms have no parameters.
+  const bool opt_without =
+      s.arch && s.arch->placement == PlacementRule::opt && !s.flag_or("layer_norm_elementwise_affine", true);
+  if (s.complete && s.map.n_layer > 0 && !opt_without)
     return {"unknown", "no tensor is known as a norm; a norm without parameters leaves none"};
   if (!s.arch || !s.config)
     return {"unknown", s.map.n_layer > 0 ? "not all tensors are in sight" : "no tensors of layers are known"};
@@ -306,6 +316,14 @@ Answer attention_of(const Subject& s) {
             : s.spec->n_kv_head == 1            ? "mqa"
                                                 : "gqa",
             "the spec in the checkpoint's metadata says so"};
+  if (const SourceTensor* t = s.map.find(Part::latent))
+    return {"unknown", fmt::format("{} is of multi-head latent attention: keys and values are made from one "
+                                   "latent vector, which is none of mha, gqa and mqa",
+                                   t->name)};
+  if (s.has_latent_attention())
+    return {"unknown", fmt::format("{} has a kv_lora_rank, so attention is multi-head latent attention, "
+                                   "which is none of mha, gqa and mqa",
+                                   s.config_said())};
   if (s.q_width && s.kv_width) {
     const std::string widths = fmt::format("queries have {} channels and keys {}", *s.q_width, *s.kv_width);
     if (*s.q_width == *s.kv_width) return {"mha", widths};
@@ -331,6 +349,7 @@ Answer ffn_of(const Subject& s) {
              two = s.map.has(Part::up) && s.map.has(Part::down);
   const SourceTensor* router = s.map.find(Part::router);
   if (router) return {"moe", router->name + " chooses among experts"};
+  if (const SourceTensor* t = s.map.find_expert()) return {"moe", t->name + " is of one expert or of all"};
   const bool has_layers = s.map.n_layer > 0;
   if (s.has_tensors && !gate && !two && (has_layers || !s.arch))
     return {"unknown", "no tensors are known as an FFN"};
@@ -373,7 +392,15 @@ Answer qk_norm_of(const Subject& s) {
 Answer tied_of(Subject& s) {
   const SourceTensor *embed = s.map.find(Part::token_embed), *head = s.map.find(Part::head);
   const TieClaim claim = tie_claim(s);
-  if (embed && head && embed->contiguous && head->contiguous) return compare_head(s, *embed, *head, claim);
+  if (embed && head && embed->unread.empty() && head->unread.empty() &&
+      (embed->shape != head->shape || is_stored_transposed(*embed) == is_stored_transposed(*head)))
+    return compare_head(s, *embed, *head, claim);
+  if (!claim.made && head)
+    return {"unknown",
+            !embed ? "no tensor is known as the embedding"
+                   : fmt::format("{} and {} are not compared: one is of a kind that is not read, or lies "
+                                 "transposed in its storage",
+                                 embed->name, head->name)};
   if (!claim.made)
     return {"unknown", s.has_tensors
                            ? "no head is stored, which a tied model and a headless one have in common"

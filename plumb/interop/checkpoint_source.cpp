@@ -42,7 +42,7 @@ Json read_json(const fs::path& path, std::uint64_t max_bytes, std::size_t max_va
 void add_safetensors(CheckpointSource& source, const fs::path& path, std::size_t number) {
   TensorIndex index = read_tensor_index(FileReader(path));
   for (TensorExtent& e : index.tensors)
-    source.tensors.push_back({std::move(e.name), e.type, std::move(e.shape), number, e.begin, true});
+    source.tensors.push_back({std::move(e.name), e.type, std::move(e.shape), number, e.begin, {}, {}});
   source.metadata.merge(index.metadata);
 }
 
@@ -242,6 +242,18 @@ std::uint64_t SourceTensor::size() const { return bytes() / stored_type_bytes(ty
 
 std::uint64_t SourceTensor::bytes() const { return stored_bytes(type, shape).value_or(0); }
 
+bool is_stored_transposed(const SourceTensor& t) { return !t.strides.empty() && t.view().is_transposed(); }
+
+SourceTensor in_stored_order(const SourceTensor& t) {
+  SourceTensor stored = t;
+  if (!is_stored_transposed(t)) return stored;
+  View view = t.view().transposed();
+  if (view.is_contiguous()) view.strides.clear();
+  stored.shape = std::move(view.sizes);
+  stored.strides = std::move(view.strides);
+  return stored;
+}
+
 const SourceTensor* CheckpointSource::find(std::string_view tensor) const {
   const auto found = std::ranges::lower_bound(tensors, tensor, {},
                                               [](const SourceTensor& t) { return std::string_view(t.name); });
@@ -249,7 +261,7 @@ const SourceTensor* CheckpointSource::find(std::string_view tensor) const {
 }
 
 bool CheckpointSource::is_readable(const SourceTensor& t) {
-  return t.contiguous && t.type != StoredType::f8_e4m3 && t.type != StoredType::f8_e5m2 &&
+  return t.unread.empty() && t.type != StoredType::f8_e4m3 && t.type != StoredType::f8_e5m2 &&
          t.type != StoredType::f8_e8m0;
 }
 
@@ -306,7 +318,12 @@ void TensorReader::read(const SourceTensor& tensor, std::uint64_t first, std::sp
 }
 
 void TensorReader::read_bytes(const SourceTensor& tensor, std::uint64_t first, std::span<std::byte> out) {
-  file_of(tensor).read(tensor.offset + first, out);
+  const FileReader& file = file_of(tensor);
+  const std::size_t element = stored_type_bytes(tensor.type);
+  if (tensor.strides.empty())
+    file.read(tensor.offset + first, out);
+  else
+    read_view(file, tensor.offset, tensor.view(), element, first / element, out, window_);
 }
 
 }  // namespace plumb

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plumb/base/json.h"
+#include "plumb/interop/strided.h"
 #include "plumb/tensor/safetensors.h"
 
 namespace plumb {
@@ -19,13 +20,20 @@ struct SourceTensor {
   std::string name;
   StoredType type = StoredType::f32;
   std::vector<std::int64_t> shape;
-  std::size_t file = 0;      // which of the source's files
-  std::uint64_t offset = 0;  // of its first byte in the file
-  bool contiguous = true;    // false: a strided view of a PyTorch storage, which is listed and not read
+  std::size_t file = 0;               // which of the source's files
+  std::uint64_t offset = 0;           // of its first byte in the file
+  std::vector<std::int64_t> strides;  // in elements, of a view of a PyTorch storage; empty: contiguous
+  std::string unread;                 // "sparse", "complex" …: why its values are not read; empty: they are
 
+  View view() const { return {shape, strides}; }
   std::uint64_t size() const;   // elements
   std::uint64_t bytes() const;  // size() elements of `type`
 };
+
+/// Whether it is a matrix that lies transposed in its storage, and the tensor as it lies there: its
+/// transpose, or itself.
+bool is_stored_transposed(const SourceTensor& t);
+SourceTensor in_stored_order(const SourceTensor& t);
 
 struct CheckpointSource {
   std::string name;                             // as the user gave it
@@ -39,7 +47,7 @@ struct CheckpointSource {
   std::vector<std::string> notes;               // what the reader should know, as sentences
 
   const SourceTensor* find(std::string_view tensor) const;
-  /// Whether the type is one that read_values turns into floats.
+  /// Whether it is of a kind and a type that TensorReader turns into floats.
   static bool is_readable(const SourceTensor&);
 };
 
@@ -59,7 +67,7 @@ class TensorReader {
   explicit TensorReader(const CheckpointSource& source) : source_(source) {}
   /// The elements from `first` on, as floats (from F64, F32, F16, BF16, integers or booleans).
   void read(const SourceTensor& tensor, std::uint64_t first, std::span<float> out);
-  /// The bytes from the tensor's byte `first` on.
+  /// The bytes from the tensor's byte `first` on (of a view: whole elements).
   void read_bytes(const SourceTensor& tensor, std::uint64_t first, std::span<std::byte> out);
 
  private:
@@ -67,7 +75,7 @@ class TensorReader {
   const CheckpointSource& source_;
   std::size_t open_file_ = 0;
   std::optional<FileReader> file_;
-  std::vector<std::byte> buffer_;
+  std::vector<std::byte> buffer_, window_;
 };
 
 }  // namespace plumb

@@ -248,6 +248,11 @@ std::optional<HfConfig::Number> HfConfig::block_size() const {
 }
 std::optional<HfConfig::Number> HfConfig::vocab_size() const { return integer({"vocab_size"}); }
 
+std::optional<std::int64_t> HfConfig::size(std::string_view key) const {
+  const auto n = integer({key});
+  return n ? std::optional(n->value) : std::nullopt;
+}
+
 std::optional<HfConfig::Real> HfConfig::eps() const {
   return real({"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "layernorm_epsilon", "norm_eps",
                "norm_epsilon"});

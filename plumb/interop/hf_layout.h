@@ -98,6 +98,8 @@ class HfConfig {
   /// The first of the names of a quantity that is there and an integer.
   std::optional<Number> n_layer() const, d_model() const, n_head() const, n_kv_head() const, d_head() const,
       d_ff() const, block_size() const, vocab_size() const;
+  /// A size that has one name only.
+  std::optional<std::int64_t> size(std::string_view key) const;
   struct Real {
     std::string key;
     double value;

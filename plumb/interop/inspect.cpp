@@ -63,7 +63,10 @@ void warn_of_ends(const Subject& s, Inspection& i) {
   const SourceTensor *table = s.map.find(Part::pos_embed), *embed = s.map.find(Part::token_embed),
                      *head = s.map.find(Part::head);
   const std::int64_t offset = s.arch ? s.arch->position_offset : 0;
-  if (table && !table->shape.empty() && s.block_size && table->shape[0] != *s.block_size + offset)
+  // An architecture that is not known here may have rows that are no positions.
+  const bool may_have_more = !s.arch && !s.spec;
+  if (table && !table->shape.empty() && s.block_size && table->shape[0] != *s.block_size + offset &&
+      !(may_have_more && table->shape[0] > *s.block_size))
     i.warnings.push_back(fmt::format("{} has {} rows, but the config's {} positions{} make {}.", table->name,
                                      table->shape[0], *s.block_size,
                                      offset > 0 ? fmt::format(" and {} rows before them", offset) : "",
@@ -88,10 +91,35 @@ std::set<std::string> tensors_of(const TensorMap& map, std::int64_t layer) {
   return names;
 }
 
+// Numbers that no tensor has, although a higher one is there.
+void warn_of_missing_layers(const Subject& s, Inspection& i) {
+  std::vector<std::string> missing;  // the first of them, as some_of names them
+  std::int64_t n_missing = 0, next = 0;
+  for (const NamedTensor& t : s.map.tensors) {
+    if (t.name.layer < 0 || t.name.part == Part::side) continue;
+    for (std::int64_t n = next; n < t.name.layer && missing.size() < 6; ++n)
+      missing.push_back(std::to_string(n));
+    n_missing += std::max<std::int64_t>(0, t.name.layer - next);
+    next = std::max(next, t.name.layer + 1);
+  }
+  if (n_missing == 0) return;
+  if (missing.size() > 5) missing.resize(5);
+  const std::int64_t more = n_missing - static_cast<std::int64_t>(missing.size());
+  i.warnings.push_back(fmt::format(
+      "Of layers 0 to {} no tensor of {} {}{} is in the checkpoint: {} incomplete, or layers were taken out.",
+      s.map.n_layer - 1, n_missing == 1 ? "layer" : "layers", join(missing),
+      more > 0 ? fmt::format(" and {} more", more) : "",
+      s.source.files.size() > 1 ? "the shards are" : "it is"));
+}
+
 void warn_of_layers(const Subject& s, Inspection& i) {
   if (!s.complete || s.map.n_layer < 2) return;
+  warn_of_missing_layers(s, i);
   // Grouped once: a lookup by layer in a loop would be quadratic in the number of tensors.
-  const std::set<std::string> first = tensors_of(s.map, 0);
+  const auto of_layer = [](const NamedTensor& t) { return t.name.layer >= 0 && t.name.part != Part::side; };
+  const auto start = std::ranges::find_if(s.map.tensors, of_layer);
+  const std::int64_t reference = start->name.layer;  // n_layer says that there is one
+  const std::set<std::string> first = tensors_of(s.map, reference);
   std::vector<std::string> unlike;
   std::string example;
   TensorMap one;  // the tensors of one layer: they stand together
@@ -101,7 +129,7 @@ void warn_of_layers(const Subject& s, Inspection& i) {
         std::find_if(at, s.map.tensors.end(), [&](const NamedTensor& t) { return t.name.layer != layer; });
     one.tensors.assign(at, end);
     at = end;
-    if (layer < 1) continue;
+    if (layer <= reference) continue;
     const std::set<std::string> here = tensors_of(one, layer);
     if (here.empty() || here == first) continue;
     unlike.push_back(std::to_string(layer));
@@ -112,8 +140,8 @@ void warn_of_layers(const Subject& s, Inspection& i) {
   }
   if (!unlike.empty())
     i.warnings.push_back(
-        fmt::format("Layers {} do not have the tensors of layer 0; in layer {} these differ: {}.",
-                    some_of(unlike), unlike.front(), example));
+        fmt::format("Layers {} do not have the tensors of layer {}; in layer {} these differ: {}.",
+                    some_of(unlike), reference, unlike.front(), example));
 }
 
 void warn_of_names(const Subject& s, Inspection& i) {
@@ -125,6 +153,17 @@ void warn_of_names(const Subject& s, Inspection& i) {
         fmt::format("{} tensors belong to another model in the same file (a vision tower, an encoder) and "
                     "were not looked at.",
                     s.map.side));
+}
+
+void warn_of_unread(const Subject& s, Inspection& i) {
+  std::vector<std::string> unread;
+  for (const SourceTensor& t : s.source.tensors)
+    if (!t.unread.empty()) unread.push_back(fmt::format("{} ({})", t.name.substr(0, 90), t.unread));
+  if (!unread.empty())
+    i.warnings.push_back(fmt::format(
+        "{} tensors are of kinds that are not read here, so that their names and shapes count and their "
+        "values do not: {}.",
+        unread.size(), some_of(unread)));
 }
 
 void warn_of_values(Inspection& i) {
@@ -142,6 +181,8 @@ Answer scaled_init_of(const Subject& s, const Inspection& i) {
   if (i.measured && s.n_layer) check = check_init(i.weights, *s.n_layer);
   if (check.verdict == V::scaled) return {"yes", check.because};
   if (check.verdict == V::plain) return {"no", check.because};
+  // An architecture's own code says how a model is drawn, and these weights were set or drawn otherwise.
+  if (!s.spec && (check.verdict == V::set || check.verdict == V::other)) return {"unknown", check.because};
   const std::string weights = check.because.empty() ? "" : "; " + check.because;
   if (s.spec) {
     const bool yes = s.spec->init.scheme == "gpt2" && s.spec->init.residual_scale;
@@ -254,6 +295,7 @@ Inspection inspect(const CheckpointSource& source, const InspectOptions& options
   warn_of_ends(s, i);
   warn_of_layers(s, i);
   warn_of_names(s, i);
+  warn_of_unread(s, i);
   warn_of_values(i);
   i.notes.insert(i.notes.end(), i.weights.notes.begin(), i.weights.notes.end());
   return i;

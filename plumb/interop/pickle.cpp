@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "plumb/base/error.h"
+#include "plumb/interop/torch_names.h"
 
 namespace plumb {
 namespace {
@@ -66,23 +67,6 @@ enum Opcode : unsigned char {
   memoize,
   frame
 };
-
-// torch.FloatStorage …, torch.float32 …: looked at by name, never imported.
-bool is_torch_type(std::string_view name) {
-  static constexpr std::string_view types[] = {"float64", "float32", "float16",       "bfloat16",
-                                               "int64",   "int32",   "int16",         "int8",
-                                               "uint8",   "bool",    "float8_e4m3fn", "float8_e5m2"};
-  return name == "UntypedStorage" || type_of_storage(name) ||
-         std::ranges::find(types, name) != std::end(types);
-}
-
-bool is_allowed(std::string_view module, std::string_view name) {
-  if (module == "collections") return name == "OrderedDict";
-  if (module == "torch._utils")
-    return name == "_rebuild_tensor_v2" || name == "_rebuild_tensor" || name == "_rebuild_parameter";
-  if (module == "torch.storage") return name == "UntypedStorage";
-  return module == "torch" && (name == "Size" || name == "device" || is_torch_type(name));
-}
 
 class Machine {
  public:
@@ -209,7 +193,7 @@ class Machine {
     push_int(static_cast<std::int64_t>(v));
   }
   void push_global(std::string_view module, std::string_view name) {
-    if (!is_allowed(module, name))
+    if (!is_allowed_name(module, name))
       bad_input(
           "{} wants to run {}.{}, which is no part of a checkpoint's tensors: nothing was run; get the "
           "weights as "
@@ -223,24 +207,38 @@ class Machine {
     const std::uint32_t arguments = pop_value(), callee = pop_value();
     if (p_.values[callee].kind != Kind::global || p_.values[arguments].kind != Kind::tuple)
       damaged("a call of no global");
-    const std::string function = p_.values[callee].text;
-    const std::vector<std::uint32_t> items = p_.values[arguments].items;
+    note_call(p_.values[callee].text, p_.values[arguments].items);
+  }
+
+  // `items` by value: what is noted makes the list of values grow.
+  void note_call(const std::string& function, std::vector<std::uint32_t> items) {
     // A bound on what one instruction copies: a long tuple "called" over and over would be a bomb.
     if (items.size() > max_arguments) damaged(fmt::format("a call with {} arguments", items.size()));
-    if (function == "collections.OrderedDict") {
+    const TorchCallable* known = find_torch_callable(function);
+    if (!known) damaged("a call of " + function);
+    if (known->call == TorchCall::tensor_of_type && items.size() >= known->least) {
+      // A plain tensor (or a parameter) with attributes of its own, as torch.nn.Buffer has.
+      const PickleValue &inner = p_.values[items[0]], &type = p_.values[items[1]],
+                        &arguments = p_.values[items[2]];
+      const TorchCallable* tensor = inner.kind == Kind::global ? find_torch_callable(inner.text) : nullptr;
+      if (!tensor || tensor->call != TorchCall::tensor || arguments.kind != Kind::tuple ||
+          type.kind != Kind::global ||
+          (type.text != "torch.Tensor" && type.text != "torch.nn.parameter.Parameter"))
+        damaged("a tensor of a type that is not plain");
+      known = tensor;
+      items = std::vector(arguments.items);
+      if (items.size() > max_arguments) damaged(fmt::format("a call with {} arguments", items.size()));
+    }
+    if (items.size() < known->least)
+      damaged(fmt::format("a call of {} with {} arguments", known->name, items.size()));
+    if (known->call == TorchCall::dict) {
       if (!items.empty()) damaged("an OrderedDict with arguments");
       push_items(Kind::dict, {});
-    } else if (function.starts_with("torch._utils._rebuild_tensor")) {
-      if (items.size() < 4) damaged("a tensor with too few arguments");
-      push_items(Kind::tensor, items);
-    } else if (function == "torch._utils._rebuild_parameter") {
-      if (items.empty()) damaged("a parameter without a tensor");
-      push(items[0]);
-    } else if (function == "torch.Size" || function == "torch.device") {
-      if (items.empty()) damaged("a call without arguments");
+    } else if (known->call == TorchCall::first) {
       push(items[0]);
     } else {
-      damaged("a call of " + function);
+      push_items(Kind::tensor, items);
+      p_.values[stack_.back()].form = known->form;
     }
   }
 
@@ -394,18 +392,6 @@ void Machine::step_of_containers(unsigned char op) {
 }
 
 }  // namespace
-
-std::optional<StoredType> type_of_storage(std::string_view name) {
-  static constexpr std::pair<std::string_view, StoredType> types[] = {
-      {"DoubleStorage", StoredType::f64}, {"FloatStorage", StoredType::f32},
-      {"HalfStorage", StoredType::f16},   {"BFloat16Storage", StoredType::bf16},
-      {"LongStorage", StoredType::i64},   {"IntStorage", StoredType::i32},
-      {"ShortStorage", StoredType::i16},  {"CharStorage", StoredType::i8},
-      {"ByteStorage", StoredType::u8},    {"BoolStorage", StoredType::boolean}};
-  for (const auto& [known, type] : types)
-    if (known == name) return type;
-  return {};
-}
 
 const PickleValue* Pickle::find(const PickleValue& dict, std::string_view key) const {
   if (dict.kind != Kind::dict) return nullptr;

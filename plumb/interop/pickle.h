@@ -1,15 +1,14 @@
 // Reads the pickles that torch.save writes without running them. A pickle is a program for a small stack
 // machine, and two of its instructions import and call whatever they name; here a name is looked up in a list
-// of eight kinds of harmless ones, its "call" only notes the arguments, and every other name is refused.
+// of harmless ones, its "call" only notes the arguments, and every other name is refused.
 // Opcodes of protocols 2 to 5, https://github.com/python/cpython/blob/3.11/Lib/pickletools.py.
 #pragma once
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "plumb/tensor/safetensors.h"
+#include "plumb/interop/torch_names.h"
 
 namespace plumb {
 
@@ -27,9 +26,10 @@ struct PickleValue {
     dict,        // items: key, value, key, value …
     global,      // text: "torch.FloatStorage"
     persistent,  // items: the one value that identifies it
-    tensor       // items: the arguments of torch._utils._rebuild_tensor_v2
+    tensor       // items: the arguments, by `form`
   };
   Kind kind = Kind::none;
+  TensorForm form = TensorForm::plain;
   std::uint16_t depth = 0;  // of the containers in it
   union {
     std::int64_t integer = 0;
@@ -48,9 +48,6 @@ struct Pickle {
   /// The value of `key` in a dict, or nullptr.
   const PickleValue* find(const PickleValue& dict, std::string_view key) const;
 };
-
-/// The elements of torch's "FloatStorage", "HalfStorage" …; nothing for a name that says none.
-std::optional<StoredType> type_of_storage(std::string_view name);
 
 /// bad_input, in one sentence that calls the pickle `name`: a global that is not on the list (it is named;
 /// nothing was called), an opcode that torch.save does not write, a pickle that is cut off, more than two

@@ -8,7 +8,12 @@ namespace {
 
 using Size = std::optional<std::int64_t>;
 
-bool is_matrix(const SourceTensor* t) { return t != nullptr && t->shape.size() == 2 && t->size() > 0; }
+// Bytes with two weights of four bits each have another shape than the matrix that they stand for.
+bool is_packed(const SourceTensor& t) { return t.type == StoredType::u8 || t.unread.ends_with("_x2"); }
+
+bool is_matrix(const SourceTensor* t) {
+  return t != nullptr && t->shape.size() == 2 && t->size() > 0 && !is_packed(*t);
+}
 
 void name_architecture(Subject& s) {
   const std::string type = s.config.model_type();
@@ -68,6 +73,13 @@ void read_config_sizes(Subject& s) {
   s.d_head = value(s.config.d_head());
   s.d_ff = value(s.config.d_ff());
   s.vocab_size = value(s.config.vocab_size());
+  if (s.has_latent_attention()) {
+    // Queries and keys have a part with positions and one without; the number of key heads says nothing.
+    s.n_kv_head.reset();
+    s.d_head.reset();
+    const auto with = s.config.size("qk_rope_head_dim"), without = s.config.size("qk_nope_head_dim");
+    if (with && without) s.d_head = *with + *without;
+  }
   s.block_size = value(s.config.block_size());
   if (!s.arch || !s.config) return;
   if (!s.d_head && s.arch->d_head > 0) s.d_head = s.arch->d_head;
@@ -116,7 +128,7 @@ void read_tensor_sizes(Subject& s) {
   if (s.q_width && s.d_head && *s.d_head > 0 && *s.q_width % *s.d_head == 0)
     settle(s, s.n_head, *s.q_width / *s.d_head, "n_head",
            fmt::format("the query projection with {} channels of {} a head", *s.q_width, *s.d_head));
-  const bool experts = s.map.find(Part::router) != nullptr;
+  const bool experts = s.map.has(Part::router) || s.map.find_expert() != nullptr;
   if (const SourceTensor* up = s.map.find(Part::up); is_matrix(up) && !experts)
     settle(s, s.d_ff, s.out_of(*up), "d_ff", up->name);
   if (is_matrix(embed)) settle(s, s.vocab_size, embed->shape[0], "vocab_size", embed->name);
@@ -135,6 +147,11 @@ Subject::Subject(const CheckpointSource& from) : source(from), map(map_tensors(f
   }
   read_config_sizes(*this);
   if (has_tensors) read_tensor_sizes(*this);
+}
+
+bool Subject::has_latent_attention() const {
+  if (map.has(Part::latent)) return true;
+  return !map.has(Part::k) && !map.has(Part::qkv) && config.size("kv_lora_rank").value_or(0) > 0;
 }
 
 std::string Subject::config_said() const {

@@ -35,6 +35,8 @@ struct Subject {
   /// Output and input channels of a matrix, whichever way it is stored.
   std::int64_t out_of(const SourceTensor& t) const { return t.shape[transposed ? 1 : 0]; }
   std::int64_t in_of(const SourceTensor& t) const { return t.shape[transposed ? 0 : 1]; }
+  /// Multi-head latent attention, by its tensors, or by the config where no tensor makes keys.
+  bool has_latent_attention() const;
   /// "config.json", as the reader knows it.
   std::string config_said() const;
   /// The config's `key`, or the default that the architecture has where there is a config without the key.

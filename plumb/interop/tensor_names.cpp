@@ -29,6 +29,10 @@ constexpr Rule attention_rules[] = {{"q_proj", Part::q},
                                     {"qkv_proj", Part::qkv},
                                     {"Wqkv", Part::qkv},
                                     {"qkv", Part::qkv},
+                                    {"kv_a_proj_with_mqa", Part::latent},
+                                    {"kv_b_proj", Part::latent},
+                                    {"q_a_proj", Part::latent},
+                                    {"q_b_proj", Part::latent},
                                     {"o_proj", Part::attn_out},
                                     {"out_proj", Part::attn_out},
                                     {"c_proj", Part::attn_out},
@@ -123,9 +127,11 @@ Part layer_part(const std::vector<std::string>& path) {
     return std::ranges::any_of(path, [&](const auto& w) { return among(words, w); });
   };
   static constexpr std::string_view q_norms[] = {"q_norm", "q_layernorm"},
-                                    k_norms[] = {"k_norm", "k_layernorm"};
+                                    k_norms[] = {"k_norm", "k_layernorm"},
+                                    latent_norms[] = {"q_a_layernorm", "kv_a_layernorm"};
   if (any(q_norms)) return Part::q_norm;
   if (any(k_norms)) return Part::k_norm;
+  if (any(latent_norms)) return Part::latent_norm;
   const std::string& last = path.back();
   if (is_norm_word(last)) return Part::norm;
   if (any(attention_words) && !among(attention_words, last)) return look_up(attention_rules, last);
@@ -153,6 +159,8 @@ std::string_view part_name(Part part) {
       return "v";
     case Part::qkv:
       return "qkv";
+    case Part::latent:
+      return "latent";
     case Part::attn_out:
       return "attn_out";
     case Part::gate:
@@ -171,6 +179,8 @@ std::string_view part_name(Part part) {
       return "q_norm";
     case Part::k_norm:
       return "k_norm";
+    case Part::latent_norm:
+      return "latent_norm";
     case Part::token_embed:
       return "token_embed";
     case Part::pos_embed:
@@ -250,6 +260,12 @@ const SourceTensor* TensorMap::find(Part part) const {
 bool TensorMap::has_bias(Part part) const {
   return std::ranges::any_of(tensors,
                              [&](const NamedTensor& t) { return t.name.part == part && t.name.bias; });
+}
+
+const SourceTensor* TensorMap::find_expert() const {
+  for (const NamedTensor& t : tensors)
+    if (t.name.expert && t.name.layer >= 0 && t.name.part < Part::norm) return t.tensor;
+  return nullptr;
 }
 
 bool TensorMap::has_module(std::string_view module) const {

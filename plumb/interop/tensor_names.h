@@ -16,6 +16,7 @@ enum class Part : std::uint8_t {
   k,
   v,
   qkv,
+  latent,  // of multi-head latent attention: into and out of the compressed queries, or keys and values
   attn_out,
   gate,
   up,
@@ -24,7 +25,8 @@ enum class Part : std::uint8_t {
   router,  // matrices of a layer (and their biases)
   norm,
   q_norm,
-  k_norm,  // norms of a layer
+  k_norm,
+  latent_norm,  // norms of a layer
   token_embed,
   pos_embed,
   head,
@@ -70,6 +72,8 @@ struct TensorMap {
   const SourceTensor* find(Part part) const;
   bool has(Part part) const { return find(part) != nullptr; }
   bool has_bias(Part part) const;
+  /// The first tensor of an expert of a layer, or nullptr.
+  const SourceTensor* find_expert() const;
   /// Whether a layer has a module of that name.
   bool has_module(std::string_view module) const;
   /// The names of the norms of a layer (q and k norms aside), each once, as they are in the first layer that

@@ -1,7 +1,6 @@
 #include "plumb/interop/torch_archive.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "plumb/base/error.h"
 #include "plumb/interop/pickle.h"
@@ -13,6 +12,7 @@ namespace {
 using Kind = PickleValue::Kind;
 
 constexpr std::uint64_t max_pickle_bytes = 64'000'000;
+constexpr std::size_t max_dims = 16;
 
 class Archive {
  public:
@@ -29,45 +29,98 @@ class Archive {
   const std::string& name() const { return file_.name(); }
 
   SourceTensor tensor(const std::string& name, const PickleValue& v, std::size_t file_number) const {
-    const std::string what = fmt::format("tensor '{}' in {}", name.substr(0, 120), file_.name());
-    const auto wrong = [&](std::string_view why) {
-      bad_input("{} {}; the file is damaged, get it again", what, why);
-    };
-    const auto item = [&](const PickleValue& of, std::size_t i, Kind kind) -> const PickleValue& {
-      if (i >= of.items.size() || pickle_[of.items[i]].kind != kind)
-        wrong("is not described as torch.save does it");
-      return pickle_[of.items[i]];
-    };
-    const PickleValue& id = item(item(v, 0, Kind::persistent), 0, Kind::tuple);
-    const std::string_view storage = item(id, 1, Kind::global).text;
-    const auto type = type_of_storage(storage.substr(storage.rfind('.') + 1));
-    if (!type) wrong(fmt::format("has a storage of {}, whose element type is not known here", storage));
-    const ZipEntry* entry = find_entry(entries_, prefix_ + "data/" + item(id, 2, Kind::text).text);
-    if (!entry) wrong("refers to a storage that the file does not have");
-
     SourceTensor t;
     t.name = name;
-    t.type = *type;
     t.file = file_number;
-    const std::int64_t offset = item(v, 1, Kind::integer).integer;
-    const PickleValue &sizes = item(v, 2, Kind::tuple), &strides = item(v, 3, Kind::tuple);
-    if (sizes.items.size() != strides.items.size() || sizes.items.size() > 16)
-      wrong("has sizes that do not fit its strides");
-    for (std::size_t i = 0; i < sizes.items.size(); ++i)
-      t.shape.push_back(item(sizes, i, Kind::integer).integer);
-    const auto bytes = stored_bytes(t.type, t.shape);
-    const std::uint64_t element = stored_type_bytes(t.type);
-    const std::uint64_t room = entry->bytes / element;
-    if (!bytes || offset < 0 || static_cast<std::uint64_t>(offset) > room ||
-        *bytes / element > room - static_cast<std::uint64_t>(offset))
-      wrong(fmt::format("with shape {} at {} does not fit its storage of {} bytes", shape_text(t.shape),
-                        offset, entry->bytes));
-    t.contiguous = is_contiguous(t.shape, strides);
-    t.offset = zip_contents(file_, *entry) + static_cast<std::uint64_t>(offset) * element;
+    switch (v.form) {
+      case TensorForm::plain:
+      case TensorForm::typed:
+        place(t, v);
+        break;
+      case TensorForm::sparse: {
+        // (indices, values, sizes, is it coalesced) or (two indices, values, sizes)
+        t.unread = "sparse";
+        const PickleValue& parts = item(t, v, 1, Kind::tuple);
+        for (const std::uint32_t i : parts.items)
+          if (pickle_[i].kind == Kind::tuple) t.shape = numbers(t, pickle_[i]);
+        break;
+      }
+      case TensorForm::quantised:
+        t.unread = "quantised";
+        t.shape = numbers(t, item(t, v, 2, Kind::tuple));
+        break;
+      case TensorForm::nested:
+        t.unread = "nested";
+        break;
+      case TensorForm::meta:
+        t.unread = "on the meta device, without values";
+        t.shape = numbers(t, item(t, v, 1, Kind::tuple));
+        break;
+    }
     return t;
   }
 
  private:
+  [[noreturn]] void wrong(const SourceTensor& t, std::string_view why) const {
+    bad_input("tensor '{}' in {} {}; the file is damaged, get it again", t.name.substr(0, 120), file_.name(),
+              why);
+  }
+
+  const PickleValue& item(const SourceTensor& t, const PickleValue& of, std::size_t i, Kind kind) const {
+    if (i >= of.items.size() || pickle_[of.items[i]].kind != kind)
+      wrong(t, "is not described as torch.save does it");
+    return pickle_[of.items[i]];
+  }
+
+  std::vector<std::int64_t> numbers(const SourceTensor& t, const PickleValue& tuple) const {
+    if (tuple.items.size() > max_dims) wrong(t, fmt::format("has {} dimensions", tuple.items.size()));
+    std::vector<std::int64_t> all;
+    for (std::size_t i = 0; i < tuple.items.size(); ++i)
+      all.push_back(item(t, tuple, i, Kind::integer).integer);
+    return all;
+  }
+
+  // Where a tensor with a storage lies, or why it is not read.
+  void place(SourceTensor& t, const PickleValue& v) const {
+    const PickleValue& id = item(t, item(t, v, 0, Kind::persistent), 0, Kind::tuple);
+    const std::string_view storage = item(t, id, 1, Kind::global).text;
+    std::string_view of = storage;
+    if (v.form == TensorForm::typed) of = item(t, v, 6, Kind::global).text;
+    const std::string_view element_name = of.substr(of.rfind('.') + 1);
+    const auto type =
+        v.form == TensorForm::typed ? type_of_dtype(element_name) : type_of_storage(element_name);
+    View view{numbers(t, item(t, v, 2, Kind::tuple)), numbers(t, item(t, v, 3, Kind::tuple))};
+    if (view.sizes.size() != view.strides.size()) wrong(t, "has sizes that do not fit its strides");
+    t.shape = view.sizes;
+    if (!type) {
+      t.unread = v.form == TensorForm::typed ? element_name : unread_storage(element_name);
+      if (t.unread.empty())
+        wrong(t, fmt::format("has a storage of {}, whose element type is not known here", storage));
+      return;
+    }
+    t.type = *type;
+    const ZipEntry* entry = find_entry(entries_, prefix_ + "data/" + item(t, id, 2, Kind::text).text);
+    if (!entry) wrong(t, "refers to a storage that the file does not have");
+    const std::int64_t offset = item(t, v, 1, Kind::integer).integer;
+    const std::uint64_t element = stored_type_bytes(t.type), room = entry->bytes / element;
+    const auto negative = [](std::int64_t n) { return n < 0; };
+    if (!stored_bytes(t.type, t.shape) || offset < 0 || static_cast<std::uint64_t>(offset) > room ||
+        std::ranges::any_of(view.strides, negative) ||
+        !view.extent(room - static_cast<std::uint64_t>(offset)))
+      wrong(t, fmt::format("with shape {} and strides {} at {} does not fit its storage of {} bytes",
+                           shape_text(t.shape), shape_text(view.strides), offset, entry->bytes));
+    t.offset = zip_contents(file_, *entry) + static_cast<std::uint64_t>(offset) * element;
+    const std::size_t more = v.form == TensorForm::typed ? 7 : 6;
+    for (const std::string_view flag : {"neg", "conj"})
+      if (const PickleValue* set =
+              more < v.items.size() ? pickle_.find(pickle_[v.items[more]], flag) : nullptr;
+          set && set->kind == Kind::boolean && set->integer != 0)
+        t.unread = "negated or conjugated";
+    if (view.is_contiguous()) return;
+    if (!view.is_affordable(room)) t.unread = "a view with many more elements than its storage";
+    t.strides = std::move(view.strides);
+  }
+
   std::string text_of(const ZipEntry& e) const { return file_.read_text(zip_contents(file_, e), e.bytes); }
 
   std::string pickle_text() {
@@ -81,16 +134,6 @@ class Archive {
                 file_.name(), found->bytes, max_pickle_bytes);
     prefix_ = found->name.substr(0, found->name.size() - std::string_view("data.pkl").size());
     return text_of(*found);
-  }
-
-  bool is_contiguous(const std::vector<std::int64_t>& shape, const PickleValue& strides) const {
-    std::int64_t expected = 1;
-    for (std::size_t i = shape.size(); i-- > 0;) {
-      const PickleValue& stride = pickle_[strides.items[i]];
-      if (stride.kind != Kind::integer || (shape[i] != 1 && stride.integer != expected)) return false;
-      expected *= shape[i];  // stored_bytes has bounded the product
-    }
-    return true;
   }
 
   FileReader file_;

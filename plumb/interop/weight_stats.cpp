@@ -100,21 +100,22 @@ void find_tail(MatrixStats& m, const Sums& sums, bool transposed) {
 
 // How a matrix is read: which axis holds the inputs, and whether its elements are kept for the spectrum.
 struct Reading {
+  SourceTensor tensor;  // in the order in which it is stored
   std::int64_t rows, cols, in;
   bool transposed, kept;
 
   Reading(const Subject& s, const NamedTensor& t, const WeightOptions& options)
-      : rows(t.tensor->shape[0]),
-        cols(t.tensor->shape[1]),
+      : tensor(in_stored_order(*t.tensor)),
+        rows(tensor.shape[0]),
+        cols(tensor.shape[1]),
         // GPT-2's Conv1D matrices are transposed, its embeddings are not.
-        transposed(s.transposed && t.name.layer >= 0),
+        transposed((s.transposed && t.name.layer >= 0) != is_stored_transposed(*t.tensor)),
         kept(std::min(rows, cols) <= options.spectrum && rows * cols <= max_spectrum_elements) {
     in = transposed ? rows : cols;
   }
 };
 
-std::array<Sums, 3> read_sums(const Subject& s, const SourceTensor& t, const Split& split,
-                              const Reading& how) {
+std::array<Sums, 3> read_sums(const Subject& s, const Split& split, const Reading& how) {
   std::array<Sums, 3> sums;
   for (int p = 0; p < split.parts(); ++p)
     sums[static_cast<std::size_t>(p)].by_input.resize(static_cast<std::size_t>(how.in));
@@ -124,7 +125,7 @@ std::array<Sums, 3> read_sums(const Subject& s, const SourceTensor& t, const Spl
   std::int64_t row = 0, col = 0;
   for (std::int64_t at = 0; at < n; at += piece) {
     values.resize(static_cast<std::size_t>(std::min(piece, n - at)));
-    reader.read(t, static_cast<std::uint64_t>(at), values);
+    reader.read(how.tensor, static_cast<std::uint64_t>(at), values);
     for (const float v : values) {
       Sums& to = sums[static_cast<std::size_t>(split.of(how.transposed ? col : row))];
       to.add(v, static_cast<std::size_t>(how.transposed ? row : col));
@@ -159,7 +160,7 @@ std::vector<MatrixStats> measure_matrix(const Subject& s, const NamedTensor& t,
   constexpr Part qkv[] = {Part::q, Part::k, Part::v};
   const Split split(s, t);
   const Reading how(s, t, options);
-  std::array<Sums, 3> sums = read_sums(s, *t.tensor, split, how);
+  std::array<Sums, 3> sums = read_sums(s, split, how);
   std::vector<MatrixStats> all;
   for (int p = 0; p < split.parts(); ++p) {
     Sums& one = sums[static_cast<std::size_t>(p)];
@@ -192,13 +193,18 @@ NormStats measure_norm(const Subject& s, const NamedTensor& t) {
 }
 
 bool is_norm(Part p) {
-  return p == Part::norm || p == Part::q_norm || p == Part::k_norm || p == Part::embed_norm ||
-         p == Part::final_norm;
+  return p == Part::norm || p == Part::q_norm || p == Part::k_norm || p == Part::latent_norm ||
+         p == Part::embed_norm || p == Part::final_norm;
 }
 
 bool is_weight(Part p) {
   return p <= Part::router || p == Part::token_embed || p == Part::pos_embed || p == Part::head ||
          p == Part::project_in || p == Part::project_out;
+}
+
+bool is_float(StoredType type) {
+  return type == StoredType::f64 || type == StoredType::f32 || type == StoredType::f16 ||
+         type == StoredType::bf16;
 }
 
 // The std that the code that made the model draws this matrix with, by the config.
@@ -219,11 +225,14 @@ std::optional<double> init_std_of(const Subject& s, const MatrixStats& m) {
 WeightStats measure_weights(const Subject& s, const WeightOptions& options) {
   WeightStats stats;
   std::vector<const NamedTensor*> matrices;
-  std::int64_t unreadable = 0, odd = 0;
+  std::int64_t unreadable = 0, codes = 0, odd = 0;
   for (const NamedTensor& t : s.map.tensors) {
     if (t.name.bias || (!is_norm(t.name.part) && !is_weight(t.name.part))) continue;
+    if (!t.tensor->unread.empty()) continue;  // the reader has been warned
     if (!CheckpointSource::is_readable(*t.tensor))
       ++unreadable;
+    else if (is_weight(t.name.part) && !is_float(t.tensor->type))
+      ++codes;
     else if (is_norm(t.name.part) && t.tensor->shape.size() == 1 && t.tensor->shape[0] > 0 &&
              t.tensor->size() <= static_cast<std::uint64_t>(piece))
       stats.norms.push_back(measure_norm(s, t));
@@ -234,8 +243,11 @@ WeightStats measure_weights(const Subject& s, const WeightOptions& options) {
       ++odd;
   }
   if (unreadable > 0)
-    stats.notes.push_back(
-        fmt::format("{} tensors are strided views or have 8-bit floats: listed, not measured.", unreadable));
+    stats.notes.push_back(fmt::format("{} tensors have 8-bit floats: listed, not measured.", unreadable));
+  if (codes > 0)
+    stats.notes.push_back(fmt::format(
+        "{} matrices hold integers, which stand for weights by a rule of their own: listed, not measured.",
+        codes));
   if (odd > 0)
     stats.notes.push_back(fmt::format(
         "{} tensors have dimensions that are not measured (not two, none, or one above 4 million).", odd));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -48,6 +49,62 @@ TEST(CheckpointSource, ReadsEveryTypeAsFloats) {
   EXPECT_EQ(read("I8", 1, {0, 0xff}), (std::vector<float>{-1}));
   EXPECT_EQ(read("U8", 1, {0, 0xff}), (std::vector<float>{255}));
   EXPECT_EQ(read("BOOL", 1, {0, 1}), (std::vector<float>{1}));
+}
+
+// Element (i, j, k) of a view of the numbers 0, 1, 2 … is i, j and k times the strides.
+TEST(View, IsReadByItsStrides) {
+  const test::TempDir dir;
+  std::string data = "***";
+  for (int i = 0; i < 5000; ++i) data += little_endian(static_cast<std::uint64_t>(i), 2);
+  write_file_atomic(dir / "x", data);
+  const FileReader file(dir / "x");
+  for (const View& v :
+       {View{{7, 9}, {9, 1}}, View{{7, 9}, {1, 7}}, View{{7, 9}, {0, 0}}, View{{7, 9}, {20, 2}},
+        View{{7}, {600}}, View{{3, 4, 5}, {20, 5, 1}}, View{{3, 4, 5}, {1, 1, 3}},
+        View{{3, 1, 5}, {5, 999, 1}}, View{{1, 1}, {4, 4}}, View{{2, 3, 4}, {12, 4, 0}}, View{{}, {}}}) {
+    std::vector<std::uint64_t> expected{0};
+    for (std::size_t d = 0; d < v.sizes.size(); ++d) {
+      std::vector<std::uint64_t> next;
+      for (const std::uint64_t at : expected)
+        for (std::int64_t i = 0; i < v.sizes[d]; ++i)
+          next.push_back(at + static_cast<std::uint64_t>(i * v.strides[d]));
+      expected = next;
+    }
+    const std::string name = shape_text(v.sizes) + shape_text(v.strides);
+    EXPECT_EQ(v.elements(), expected.size()) << name;
+    EXPECT_EQ(v.extent(5000), *std::ranges::max_element(expected) + 1) << name;
+    std::vector<std::uint64_t> ascending(expected.size());
+    for (std::size_t i = 0; i < ascending.size(); ++i) ascending[i] = i;
+    EXPECT_EQ(v.is_contiguous(), expected == ascending) << name;
+    std::vector<std::byte> window;
+    for (std::size_t first = 0; first < expected.size(); ++first)
+      for (const std::size_t n :
+           {std::size_t{1}, (expected.size() - first + 1) / 2, expected.size() - first}) {
+        std::vector<std::uint16_t> out(n);
+        read_view(file, 3, v, 2, first, std::as_writable_bytes(std::span(out)), window);
+        for (std::size_t i = 0; i < n; ++i)
+          ASSERT_EQ(out[i], expected[first + i]) << name << " " << first << "+" << i;
+      }
+  }
+}
+
+TEST(View, SaysHowFarItReaches) {
+  const std::int64_t most = INT64_MAX;
+  EXPECT_EQ((View{{2, 2}, {2, 1}}.extent(4)), 4U);
+  EXPECT_EQ((View{{2, 2}, {2, 1}}.extent(3)), std::nullopt);
+  EXPECT_EQ((View{{2, 2}, {most, most}}.extent(UINT64_MAX)), UINT64_MAX);
+  EXPECT_EQ((View{{3, 2}, {most, most}}.extent(UINT64_MAX)), std::nullopt);
+  EXPECT_EQ((View{{most, most}, {0, 0}}.extent(1)), 1U);
+  EXPECT_EQ((View{{1}, {1}}.extent(0)), std::nullopt);
+  EXPECT_EQ((View{{0, most}, {most, 1}}.extent(0)), 0U);
+  EXPECT_EQ((View{{most, 2}, {0, 0}}.elements()), std::nullopt);
+  EXPECT_EQ((View{{most, most, 0}, {0, 0, 0}}.elements()), std::nullopt);
+  EXPECT_EQ((View{{0, most, most}, {0, 0, 0}}.elements()), 0U);
+  EXPECT_TRUE((View{{4096, 4096}, {0, 0}}.is_affordable(1)));
+  EXPECT_FALSE((View{{4096, 4097}, {0, 0}}.is_affordable(1)));
+  EXPECT_TRUE((View{{100'000, 50'000}, {1, 100'000}}.is_affordable(5'000'000'000)));  // a transposed matrix
+  EXPECT_FALSE((View{{100'000, 50'000}, {1, 1}}.is_affordable(150'000)));  // a row that is read over and over
+  EXPECT_FALSE((View{{most, 1}, {0, 1}}.is_affordable(1)));
 }
 
 }  // namespace

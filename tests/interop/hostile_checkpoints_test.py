@@ -190,7 +190,9 @@ class Hostile(unittest.TestCase):
 
     def test_names_near_the_allowed_ones(self):
         for module, name in (("torch", "load"), ("torch._utils", "_import_dotted_name"), ("torch.storage", "_load_from_bytes"), ("collections", "namedtuple"),
-                             ("torch", "FloatStorageX"), ("torch", "os.system"), ("numpy.core.multiarray", "_reconstruct"), ("torch.hub", "load")):
+                             ("torch", "FloatStorageX"), ("torch", "os.system"), ("numpy.core.multiarray", "_reconstruct"), ("torch.hub", "load"),
+                             ("torch._utils", "_rebuild_wrapper_subclass"), ("torch._tensor", "_rebuild_from_type"), ("torch.nn.parameter", "UninitializedParameter"),
+                             ("torch", "float_power"), ("torch", "complex"), ("torch", "int_repr"), ("_codecs", "decode"), ("torch.serialization", "_get_layouts")):
             self.refused(self.archive(f"c{module}\n{name}\n)R".encode()), f"wants to run {module}.{name}")
         self.refused(self.archive(b"c" + b"m" * 5000 + b"\nf\n"), "damaged")
 
@@ -213,6 +215,11 @@ class Hostile(unittest.TestCase):
                 ("no-memo", b"h\x07", "not kept"),
                 ("call-of-a-dict", b"})R", "a call of no global"),
                 ("call-of-a-type", b"ctorch\nFloatStorage\n)R", "a call of torch.FloatStorage"),
+                ("subclass", b"ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._utils\n_rebuild_tensor_v2\nctorch\nFloatStorage\n)}tR", "a type that is not plain"),
+                ("subclass-of-a-dict", b"ctorch._tensor\n_rebuild_from_type_v2\n(ccollections\nOrderedDict\nctorch\nTensor\n)}tR", "a type that is not plain"),
+                ("subclass-of-itself", b"ctorch._tensor\n_rebuild_from_type_v2\n(h\x00ctorch\nTensor\n)}tR".replace(b"(h", b"q\x00(h"), "a type that is not plain"),
+                ("subclass-without-arguments", b"ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._utils\n_rebuild_tensor_v2\nctorch\nTensor\n)}tR", "with 0 arguments"),
+                ("long-subclass", b"ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._utils\n_rebuild_tensor_v2\nctorch\nTensor\n(" + b"N" * 1000 + b"t}tR", "1000 arguments"),
                 ("state-of-a-list", b"]}b", "a container of another kind"),
                 ("depth", b"]" * 100_000 + b"a" * 99_999, "nested deeper than 1000 levels"),
                 ("depth-of-tuples", b"N" + b"\x85" * 100_000, "nested deeper than 1000 levels"),
@@ -236,6 +243,13 @@ class Hostile(unittest.TestCase):
                 ("negative-size", tiny.tensor_opcodes("0", (-2, -2)).replace(tiny.integer(-4), tiny.integer(4)), "does not fit its storage"),
                 ("overflow", tiny.tensor_opcodes("0", (2, 2)).replace(tiny.numbers((2, 2)), tiny.numbers(((1 << 31) - 1,) * 3)).replace(tiny.numbers((2, 1)), tiny.numbers((1, 1, 1))),
                  "does not fit its storage"),
+                ("negative-stride", tiny.tensor_opcodes("0", (2, 2), strides=(-1, 1)), "does not fit its storage"),
+                ("far-stride", tiny.tensor_opcodes("0", (2, 2), strides=(3, 1)), "does not fit its storage"),
+                ("endless-stride", tiny.tensor_opcodes("0", (2, 2), strides=((1 << 31) - 1, (1 << 31) - 1)), "does not fit its storage"),
+                ("one-stride", tiny.tensor_opcodes("0", (2, 2), strides=(1,)), "do not fit its strides"),
+                ("many-dimensions", tiny.tensor_opcodes("0", (1,) * 17), "has 17 dimensions"),
+                ("typed-too-large", tiny.tensor_opcodes("0", (2, 2), dtype="uint64"), "does not fit its storage"),
+                ("sparse-without-a-tuple", b"ctorch._utils\n_rebuild_sparse_tensor\n(NNtR", "not described as torch.save does it"),
                 ("no-such-storage", tiny.tensor_opcodes("../../data", (2, 2)), "a storage that the file does not have"),
                 ("no-type", tiny.tensor_opcodes("0", (2, 2), storage="UntypedStorage"), "whose element type is not known")):
             with self.subTest(name):

@@ -3,7 +3,6 @@
 import array
 import json
 import math
-import os
 import pathlib
 import random
 import re
@@ -11,38 +10,11 @@ import statistics
 import struct
 import subprocess
 import sys
-import tempfile
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import tiny_checkpoints as tiny  # noqa: E402
-
-PLUMB = os.environ.get("PLUMB_CLI", str(ROOT / "build" / os.environ.get("PLUMB_PRESET", "dev") / "plumb"))
-
-
-def run(*args, timeout=120):
-    return subprocess.run([PLUMB, *map(str, args)], cwd=ROOT, capture_output=True, text=True, timeout=timeout)
-
-
-def inspect(*args):
-    done = run("inspect", *args, "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def case(name):
-    return next(c for c in tiny.CASES if c.name == name)
-
-
-class InAFolder(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
-    def expect(self, answer, truth, what=None):
-        self.assertEqual({k: answer[k] for k in truth}, truth, f"{what}: {answer['evidence']}")
+from inspecting import InAFolder, case, inspect, normal, run  # noqa: E402
 
 
 class Architectures(InAFolder):
@@ -127,6 +99,24 @@ class Architectures(InAFolder):
         for dtype in ("BF16", "F16"):
             self.expect(inspect(tiny.write_case(self.folder / dtype, case("llama"), dtype)), tiny.LLAMA_TRUTH, dtype)
 
+    def test_weights_of_four_bits_in_bytes(self):
+        """As bitsandbytes saves them: n/2 rows of one byte. Their shapes are not the matrices', and their bytes no weights."""
+        c = case("llama")
+        tensors = tiny.tensors_of(c)
+        header, data = {}, b""
+        for name, (shape, values) in tensors.items():
+            packed = name.endswith("_proj.weight")
+            piece = values.tobytes()[:len(values) // 2] if packed else values.tobytes()
+            header[name] = {"dtype": "U8" if packed else "F32", "shape": [len(piece), 1] if packed else list(shape), "data_offsets": [len(data), len(data) + len(piece)]}
+            data += piece
+        text = json.dumps(header).encode()
+        (self.folder / "config.json").write_text(json.dumps(c.config))
+        (self.folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+        answer = inspect(self.folder)
+        self.expect(answer, {**c.truth, "scaled_init": "unknown"})
+        self.assertEqual((answer["d_model"], answer["n_head"], answer["n_kv_head"], answer["d_ff"], answer["warnings"]), (tiny.D, tiny.HEADS, 2, tiny.F, []))
+        self.assertIn("21 matrices hold integers, which stand for weights by a rule of their own: listed, not measured.", answer["notes"])
+
     def test_a_header_whose_length_begins_like_a_pickle(self):
         text = json.dumps({"model.norm.weight": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
         for version, more in ((2, 0), (3, 0), (4, 0), (5, 0), (2, 1 << 16)):
@@ -157,6 +147,48 @@ class Architectures(InAFolder):
         tiny.write_archive(self.folder / "pytorch_model.bin", tiny.state_dict_opcodes(tensors),
                            {str(i): values.tobytes() for i, (_, values) in enumerate(tensors.values())})
         self.expect(inspect(self.folder), c.truth)
+
+    def test_latent_attention_is_neither_mha_nor_gqa(self):
+        """DeepSeek's configs say as many key heads as query heads, and heads of the size that has positions."""
+        for model_type, low_rank in (("deepseek_v3", True), ("deepseek_v2", False)):
+            rows = {k: s for k, s in tiny.llama_layer().items() if "self_attn" not in k} | tiny.latent_attention(low_rank)
+            config = tiny.llama_config(model_type, kv=tiny.HEADS, kv_lora_rank=8, qk_rope_head_dim=2, qk_nope_head_dim=4, head_dim=2, tie_word_embeddings=False)
+            folder = tiny.write_case(self.folder / model_type, tiny.Case("mla", config, tiny.llama_like(rows), None))
+            answer = inspect(folder)
+            self.expect(answer, {"attention": "unknown", "qk_norm": "unknown", "norm": "rms", "ffn": "swiglu", "tied": False, "scaled_init": "no"})
+            self.assertIn("multi-head latent attention", answer["evidence"]["attention"])
+            self.assertEqual((answer["n_head"], answer["n_kv_head"], answer["d_head"], answer["warnings"]), (tiny.HEADS, None, 6, []))
+            (folder / "model.safetensors").unlink()
+            answer = inspect(folder)  # the config alone
+            self.assertEqual(answer["attention"], "unknown")
+            self.assertIn("kv_lora_rank", answer["evidence"]["attention"])
+        c = case("llama")  # a key that is left over
+        for rank, tensors in ((8, c.tensors), (0, {}), (None, {})):
+            config = {**c.config, "model_type": "mystery", "kv_lora_rank": rank}
+            folder = self.folder / str(rank)
+            if tensors:
+                tiny.write_case(folder, tiny.Case("m", config, tensors, None))
+            else:
+                folder.mkdir()
+                (folder / "config.json").write_text(json.dumps(config))
+            self.assertEqual(inspect(folder)["attention"], "gqa", rank)
+
+    def test_experts_without_a_router_that_is_known_are_experts(self):
+        rows = tiny.llama_layer(extra={**tiny.linear("mlp.experts.0.up_proj", 8, tiny.D), **tiny.linear("mlp.router.classifier", 4, tiny.D)})
+        answer = inspect(tiny.write_case(self.folder / "m", tiny.Case("m", tiny.llama_config("mystery"), tiny.llama_like(rows), None)))
+        self.assertEqual((answer["ffn"], answer["d_ff"]), ("moe", tiny.F))
+
+    def test_a_norm_outside_of_the_layers_that_does_not_say_where(self):
+        """LFM2 calls its final norm embedding_norm."""
+        c = tiny.Case("lfm2", tiny.llama_config("lfm2"), tiny.llama_like(tiny.llama_layer(), final="model.embedding_norm"), None)
+        self.assertIsNone(inspect(tiny.write_case(self.folder / "m", c))["final_norm"])
+
+    def test_opt_whose_norms_have_no_parameters(self):
+        tensors = {k: s for k, s in tiny.opt_tensors(final=False).items() if "layer_norm" not in k}
+        for removed in (False, True):
+            config = tiny.opt_config(layer_norm_elementwise_affine=False, _remove_final_layer_norm=removed)
+            answer = inspect(tiny.write_case(self.folder / "m", tiny.Case("opt", config, tensors, None)))
+            self.expect(answer, {"placement": "pre", "norm": "layer", "final_norm": not removed})
 
     def test_our_own_run(self):
         small = [s for pair in ("n_layer=2", "d_model=32", "n_head=2", "d_ff=32", "block_size=16") for s in ("--set", "model." + pair)]
@@ -227,8 +259,23 @@ class Warnings(InAFolder):
         self.assertIn('makes the placement "post"', words)
 
 
-def normal(rng, n, std=1.0):
-    return array.array("f", [rng.gauss(0, std) for _ in range(n)])
+    def test_a_layer_that_is_missing_in_the_middle(self):
+        whole = tiny.llama_like(tiny.llama_layer(), n=6)
+        c = tiny.Case("gap", {**case("llama").config, "num_hidden_layers": 6}, {k: s for k, s in whole.items() if ".layers.3." not in k}, None)
+        for what in (tiny.write_case(self.folder / "m", c), tiny.write_shards(self.folder / "s", c)):
+            answer = inspect(what)
+            self.assertEqual(len(answer["warnings"]), 1, answer["warnings"])
+            self.assertIn("Of layers 0 to 5 no tensor of layer 3 is in the checkpoint", answer["warnings"][0])
+            self.assertEqual((answer["n_layer"], answer["placement"]), (6, "pre"))
+        for i in (1, 2, 3):  # one shard alone proves nothing
+            self.assertEqual(inspect(self.folder / "s" / f"model-0000{i}-of-00003.safetensors")["warnings"], [])
+        c.tensors = {k: s for k, s in whole.items() if not re.search(r"layers\.[023]\.", k)}  # the first is compared with, whichever it is
+        self.assertEqual(["no tensor of layers 0, 2, 3 is in" in w for w in inspect(tiny.write_case(self.folder / "m", c))["warnings"]], [True])
+
+    def test_what_an_unknown_architecture_has_more_rows_for(self):
+        config = {**tiny.GPT2_CONFIG, "model_type": "mystery", "n_positions": tiny.T - 2}
+        self.assertEqual(self.warnings("gpt2", config)[1], "")
+        self.assertIn("has 24 rows, but the config's 30 positions make 30", self.warnings("gpt2", {**config, "n_positions": 30})[1])
 
 
 class Statistics(InAFolder):
@@ -356,56 +403,6 @@ print(*best)
         for where, truth in ((answer["layers"][0], (1.5, 1, 2, 1)), (answer["ends"], (None, None, None, 2))):
             self.assertEqual(tuple(where["norms"][0][k] for k in ("mean", "min", "max", "non_finite")), truth)
         self.assertIn("NaN or infinite: model.norm.weight (2), model.layers.0.input_layernorm.weight (1)", " ".join(answer["warnings"]))
-
-
-class ScaledInit(InAFolder):
-    def answer(self, draw):
-        """draw(name, shape, rng) → values of every matrix of a llama."""
-        c, rng = case("llama"), random.Random(4)
-        tensors = {k: (s, draw(k, s, rng) if len(s) == 2 else array.array("f", [1.0] * s[0])) for k, s in c.tensors.items()}
-        (self.folder / "config.json").write_text(json.dumps(c.config))
-        (self.folder / "model.safetensors").write_bytes(tiny.safetensors_bytes(tensors))
-        return inspect(self.folder)
-
-    @staticmethod
-    def writes(name):
-        return "o_proj" in name or "down_proj" in name
-
-    def test_ways_of_drawing(self):
-        def uniform(bound):
-            return lambda k, s, rng: array.array("f", [rng.uniform(-bound(k, s), bound(k, s)) for _ in range(s[0] * s[1])])
-
-        depth = (2 * tiny.L) ** -0.5
-        self.assertEqual(self.answer(uniform(lambda k, s: s[1] ** -0.5))["scaled_init"], "no")  # torch.nn.Linear
-        self.assertEqual(self.answer(uniform(lambda k, s: s[1] ** -0.5 * (depth if self.writes(k) else 1)))["scaled_init"], "yes")
-        self.assertEqual(self.answer(uniform(lambda k, s: (6 / sum(s)) ** 0.5))["scaled_init"], "no")  # Xavier
-        self.assertEqual(self.answer(uniform(lambda k, s: 0.02 * (depth if self.writes(k) else 1)))["scaled_init"], "yes")
-
-    def test_of_ways_that_fit_alike_the_simplest_is_named(self):
-        """All matrices of one shape fit one std and one by fan-in."""
-        rng, tensors = random.Random(7), {}
-        for name in ("self_attn.q_proj", "self_attn.o_proj", "mlp.up_proj", "mlp.down_proj"):
-            tensors[f"model.layers.0.{name}.weight"] = (64, 64), normal(rng, 64 * 64, 0.02)
-        (self.folder / "m.safetensors").write_bytes(tiny.safetensors_bytes(tensors))
-        self.assertIn("fits a fresh draw (one std)", inspect(self.folder / "m.safetensors")["evidence"]["scaled_init"])
-
-    def test_matrices_of_zeros_were_not_drawn(self):
-        rng = random.Random(6)
-        answer = self.answer(lambda k, s, _: normal(rng, s[0] * s[1], 0 if "o_proj" in k else 0.02))
-        self.assertEqual(answer["scaled_init"], "unknown")
-        self.assertIn("model.layers.0.self_attn.o_proj.weight has std 0", answer["evidence"]["scaled_init"])
-
-    def test_trained_weights_tell_nothing(self):
-        rng = random.Random(5)
-        stds = {}
-
-        def trained(k, s, _):
-            std = stds.setdefault(k, rng.uniform(0.02, 0.2))
-            return normal(rng, s[0] * s[1], std)
-
-        answer = self.answer(trained)
-        self.assertEqual(answer["scaled_init"], "unknown")
-        self.assertIn("fit no fresh draw", answer["evidence"]["scaled_init"])
 
 
 if __name__ == "__main__":

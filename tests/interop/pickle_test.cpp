@@ -67,6 +67,22 @@ TEST(Pickle, CallsAreNotedAndCodeIsRefused) {
             "state dict alone");
 }
 
+TEST(Pickle, TensorsAreOfTheFormThatTheyWereSavedIn) {
+  const auto saved = [](const std::string& call) { return parse_pickle("\x80\x02" + call + ".", "x"); };
+  Pickle p = saved("ctorch._utils\n_rebuild_tensor_v3\n(NNNNNNNtR");
+  EXPECT_EQ(p[p.root].kind, Kind::tensor);
+  EXPECT_EQ(p[p.root].form, TensorForm::typed);
+  p = saved("ctorch._utils\n_rebuild_sparse_tensor\n(NNtR");
+  EXPECT_EQ(p[p.root].form, TensorForm::sparse);
+  // torch.nn.Buffer: a plain tensor with attributes
+  p = saved(
+      "ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._utils\n_rebuild_tensor_v2\nctorch\nTensor\n(NNNNt}tR");
+  EXPECT_EQ(p[p.root].kind, Kind::tensor);
+  EXPECT_EQ(p[p.root].items.size(), 4U);
+  EXPECT_NE(error_text([&] { saved("ctorch._utils\n_rebuild_tensor_v3\n(NNNNtR"); }).find("4 arguments"),
+            std::string::npos);
+}
+
 // What is read is a prefix of a good pickle: every one of them is refused, none reads past its end.
 TEST(Pickle, EveryPrefixIsRefused) {
   for (std::size_t n = 0; n < small.size(); ++n)

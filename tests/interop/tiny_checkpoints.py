@@ -293,14 +293,17 @@ def numbers(values):
     return b"(" + b"".join(map(integer, values)) + b"t"
 
 
-def tensor_opcodes(key, shape, storage="FloatStorage", strides=None, offset=0):
+def tensor_opcodes(key, shape, storage="FloatStorage", strides=None, offset=0, dtype=None):
+    """_rebuild_tensor_v2 of a typed storage, or with `dtype` ("float8_e4m3fn") _rebuild_tensor_v3 of bytes, as PyTorch 2.x has for its newer types."""
     n = 1
     steps = []
     for s in reversed(shape):
         steps.insert(0, n)
         n *= s
-    return (b"ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") + f"ctorch\n{storage}\n".encode() + text(key) + text("cpu") + integer(n) +
-            b"tQ" + integer(offset) + numbers(shape) + numbers(strides or steps) + b"\x89ccollections\nOrderedDict\n)RtR")
+    rebuild, of = ("_rebuild_tensor_v3", "torch.storage\nUntypedStorage") if dtype else ("_rebuild_tensor_v2", f"torch\n{storage}")
+    return (f"ctorch._utils\n{rebuild}\n((".encode() + text("storage") + f"c{of}\n".encode() + text(key) + text("cpu") + integer(n) +
+            b"tQ" + integer(offset) + numbers(shape) + numbers(strides or steps) + b"\x89ccollections\nOrderedDict\n)R" +
+            (f"ctorch\n{dtype}\n".encode() if dtype else b"") + b"tR")
 
 
 def state_dict_opcodes(tensors, keys=None):
@@ -308,6 +311,31 @@ def state_dict_opcodes(tensors, keys=None):
     keys = keys or {name: str(i) for i, name in enumerate(tensors)}
     items = b"".join(text(name) + tensor_opcodes(keys[name], shape) for name, (shape, _) in tensors.items())
     return b"ccollections\nOrderedDict\n)R(" + items + b"u}" + text("_metadata") + b"}sb"
+
+
+# Entries of kinds that are not read: what torch.save writes for them, {kind: opcodes}, each of 16 x 16 and with the storage "0".
+def unread_opcodes():
+    def call(name, arguments):
+        return f"ctorch._utils\n{name}\n(".encode() + arguments + b"tR"
+
+    size, part = b"ctorch\nSize\n" + numbers((D, D)) + b"\x85R", tensor_opcodes("0", (1,))
+    layout = b"ctorch.serialization\n_get_layout\n"
+    plain = tensor_opcodes("0", (D, D), storage="QInt8Storage")
+    arguments = plain[plain.index(b"((") + 1:plain.index(b"\x89")]
+    return {"sparse": call("_rebuild_sparse_tensor", layout + text("torch.sparse_coo") + b"\x85R(" + part + part + size + b"\x88t"),
+            "csr": call("_rebuild_sparse_csr_tensor", layout + text("torch.sparse_csr") + b"\x85R(" + part * 3 + size + b"t"),
+            "complex": tensor_opcodes("0", (D, D), storage="ComplexFloatStorage"),
+            "quantised": call("_rebuild_qtensor", arguments + b"(ctorch\nper_tensor_affine\nG" + struct.pack(">d", 0.1) + integer(0) + b"t\x89}"),
+            "nested": call("_rebuild_nested_tensor", part * 4),
+            "meta": call("_rebuild_meta_tensor_no_storage", b"ctorch\nfloat32\n" + numbers((D, D)) + numbers((D, 1)) + b"\x89"),
+            "float4_e2m1fn_x2": tensor_opcodes("0", (D, D), dtype="float4_e2m1fn_x2")}
+
+
+def latent_attention(low_rank_queries=True):
+    """DeepSeek's: {name: shape} of a layer's attention, with heads of 4 channels without position and 2 with."""
+    queries = {**linear("self_attn.q_a_proj", 6, D), **norm("self_attn.q_a_layernorm", 6), **linear("self_attn.q_b_proj", HEADS * 6, 6)}
+    return {**(queries if low_rank_queries else linear("self_attn.q_proj", HEADS * 6, D)), **linear("self_attn.kv_a_proj_with_mqa", 8 + 2, D),
+            **norm("self_attn.kv_a_layernorm", 8), **linear("self_attn.kv_b_proj", HEADS * 8, 8), **linear("self_attn.o_proj", D, HEADS * 4)}
 
 
 def write_archive(path, pickle, storages, compress=False):
