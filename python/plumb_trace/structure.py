@@ -9,7 +9,7 @@ from . import norms as norm_probe
 from .block import Block, Reader, is_attention
 from .errors import TraceError
 from .graph import ADD, CARRY, PRODUCT, SCALE, Recorder, tensors_in
-from .isolate import cut, isolated, token_ids, uncompiled
+from .isolate import cut, token_ids, uncompiled
 
 ELEMENTWISE = CARRY | SCALE | ADD | {"tanh"}
 
@@ -39,9 +39,10 @@ class Structure:
     blocks: list = dataclasses.field(default_factory=list)  # [(path, module)]
     block_calls: list = dataclasses.field(default_factory=list)
     shapes: list = dataclasses.field(default_factory=list)  # a `Block` each
-    norm_sites: list = dataclasses.field(default_factory=list)  # per block: a module, an ordinal of a function, or None
+    norm_sites: list = dataclasses.field(default_factory=list)  # per block: a module (or its path), an ordinal of a function, or None
     logits: int = None
-    logits_at: int = None  # which tensor of the output the logits are
+    logits_at: int = None  # which tensor of the output the logits are, of those of their width
+    loss_at: int = None  # which tensor of the output is a number that was computed from the logits, of all numbers
     classes: int = None  # how many numbers a position's logits are
     head_weight: torch.Tensor = None
     head_path: str = None
@@ -51,13 +52,16 @@ class Structure:
     hints: list = None
 
     def logits_of(self, output):
-        """The logits in what the model returned, or None. Their place decides only between tensors of their width: models that are
-        given targets return a loss before them."""
+        """The logits in what the model returned, or None. (Models that are given targets return a loss before them.)"""
         if self.logits_at is None:
             return None
-        fits = [(at != self.logits_at, at, t) for at, t in enumerate(tensors_in(output))
-                if t.is_floating_point() and t.dim() >= 2 and t.shape[-1] == self.classes]
-        return min(fits, key=lambda f: f[:2])[2] if fits else None
+        fits = [t for t in tensors_in(output) if t.is_floating_point() and t.dim() >= 2 and t.shape[-1] == self.classes]
+        return fits[min(self.logits_at, len(fits) - 1)] if fits else None
+
+    def loss_of(self, output):
+        """The model's own loss in what it returned, or None."""
+        numbers = numbers_in(output)
+        return numbers[self.loss_at] if self.loss_at is not None and self.loss_at < len(numbers) else None
 
     def by_position(self, t, samples):
         """(samples, positions, …), whatever the order of the axes and whether the first two are one."""
@@ -66,19 +70,27 @@ class Structure:
         return t.transpose(0, 1) if self.time_axis == 0 and t.shape[1] == samples else t
 
     def drop_graph(self):
-        """Lets the traced pass's tensors go."""
-        self.graph = self.norms = self.hints = self.ids = None
+        """Lets the traced pass's tensors and the copy's modules go."""
+        self.graph = self.norms = self.hints = self.ids = self.embedding = self.head_weight = None
         self.block_calls, self.shapes = [], []
 
+    def settle(self, root):
+        """From here on the modules are those of `root`, the original of what was traced."""
+        self.drop_graph()
+        modules = dict(root.named_modules())
+        self.blocks = [(path, modules[path]) for path, _ in self.blocks]
+        self.norm_sites = [modules.get(site) if isinstance(site, str) else site for site in self.norm_sites]
 
-def inspect(root, args, kwargs, mapping, rewind):
-    """Traces root(*args, **kwargs) once, with gradients. Inside of `isolated`; `rewind` is what it yields."""
+
+def inspect(subject, args, kwargs, mapping):
+    """Traces one call of the subject's model, with gradients."""
+    root, (args, kwargs) = subject.root, subject.fresh(args, kwargs)
     s = Structure(mapping)
     ids = token_ids(args, kwargs)
     if ids is None:
         raise TraceError("the model's arguments have no tensor of token ids (whole numbers, two dims); give it one, or trace a part "
                          "that takes ids")
-    rewind()
+    subject.rewind()
     with torch.enable_grad(), uncompiled(), Recorder(root) as graph:
         output = root(*args, **kwargs)
     s.graph, s.ids = graph, ids
@@ -86,7 +98,6 @@ def inspect(root, args, kwargs, mapping, rewind):
     s.time_axis = time_axis(s)
     s.n_token = ids.shape[s.time_axis] if ids.dim() == 2 else ids.shape[0]
     s.norms, s.hints = norm_probe.find(graph, s.d_model or 0)
-    rewind()
     find_blocks(s, root)
     find_logits(s, output)
     find_head(s, root)
@@ -100,19 +111,18 @@ def inspect(root, args, kwargs, mapping, rewind):
     return s
 
 
-def inspect_batch(root, args, kwargs, mapping):
-    """(structure, args, kwargs of the first samples): `inspect` in isolation. The whole batch is traced where its start is refused."""
+def inspect_batch(subject, args, kwargs, mapping):
+    """(structure, args, kwargs of the first samples). The whole batch is traced where its start is refused."""
     small = cut(args, kwargs, axis=1 if mapping.batch_first is False else 0)
-    with isolated(root) as rewind:
-        try:
-            return inspect(root, *small, mapping, rewind), *small
-        except TraceError:
+    try:
+        return inspect(subject, *small, mapping), *small
+    except TraceError:
+        raise
+    except Exception:
+        if small[0] is args:
             raise
-        except Exception:
-            if small[0] is args:
-                raise
-    with isolated(root) as rewind:
-        return inspect(root, args, kwargs, mapping, rewind), args, kwargs
+    subject.renew()
+    return inspect(subject, args, kwargs, mapping), args, kwargs
 
 
 def time_axis(s):
@@ -223,24 +233,48 @@ def set_blocks(s, calls):
     s.blocks = [(c.path, c.module) for c in s.block_calls]
 
 
+def numbers_in(output):
+    return [t for t in tensors_in(output) if t.numel() == 1 and t.is_floating_point()]
+
+
 def find_logits(s, output):
-    """The output's tensor over the vocabulary; where the model returns none, what its cross-entropy read."""
+    """The output's tensor over the vocabulary; where the model returns none, what its cross-entropy read. Of several the one that is called
+    logits, or the only one that the last block's output made: else there are none, since one may be an auxiliary head's."""
     graph = s.graph
-    best = None
-    for at, tensor in enumerate(tensors_in(output)):
+    ranked = []
+    for tensor in tensors_in(output):
         value = graph.number.get(id(tensor))
         if value is None or not tensor.is_floating_point() or tensor.dim() < 2:
             continue
         score = (tensor.shape[-1] == s.vocab_size, tensor.shape[-1] != s.d_model, tensor.numel())
-        if (score[0] or score[1]) and (best is None or score > best[0]):
-            best = (score, at, value)
-    if best:
-        _, s.logits_at, s.logits = best
+        if score[0] or score[1]:
+            ranked.append((score, value))
+    best = max((score for score, _ in ranked), default=None)
+    several = list(dict.fromkeys(value for score, value in ranked if score == best))
+    if len(several) > 1:
+        several = main_logits(s, output, several)
+    if len(several) == 1:
+        s.logits = several[0]
         s.classes = graph.tensors[s.logits].shape[-1]
-        return
-    for node in graph.nodes:
-        if node.name == "cross_entropy":
-            s.logits = graph.follow(node.inputs[0], CARRY)
+        fits = [t for t in tensors_in(output) if t.is_floating_point() and t.dim() >= 2 and t.shape[-1] == s.classes]
+        s.logits_at = next(at for at, t in enumerate(fits) if graph.number.get(id(t)) == s.logits)
+    elif not several:
+        for node in graph.nodes:
+            if node.name == "cross_entropy":
+                s.logits = graph.follow(node.inputs[0], CARRY)
+    if s.logits is not None:
+        made = [graph.number.get(id(t)) for t in numbers_in(output)]
+        s.loss_at = next((at for at, value in enumerate(made) if value is not None and graph.descends(value, {s.logits})), None)
+
+
+def main_logits(s, output, values):
+    """Those of several candidates that are the model's logits: one, if anything tells."""
+    named = getattr(output, "logits", None) if not isinstance(output, dict) else output.get("logits")
+    if isinstance(named, torch.Tensor) and s.graph.number.get(id(named)) in values:
+        return [s.graph.number[id(named)]]
+    last = set(s.block_calls[-1].outputs) if s.block_calls else set()
+    late = [v for v in values if s.graph.descends(v, last)]
+    return late if len(late) == 1 else values
 
 
 def find_head(s, root):
@@ -270,11 +304,11 @@ def find_head(s, root):
 
 
 def norm_site(s, call, norm):
-    """How a probed step finds the attention branch's norm: its module, or the how-manieth norm function of the block it is."""
+    """How a probed step finds the attention branch's norm: its module's path, or the how-manieth norm function of the block it is."""
     if norm is None:
         return None
     if norm.module is not None:
-        return norm.module
+        return norm.path
     node = s.graph.producer[next(v for v, n in s.norms.items() if n is norm)]
     same = [n for n in s.graph.nodes[call.begin:call.end] if n.name in norm_probe.FUNCTIONS]
     return same.index(node)

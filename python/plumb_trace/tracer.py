@@ -8,12 +8,12 @@ import weakref
 
 import torch
 
-from . import facts, measure
+from . import causal, facts, measure
 from .errors import TraceError
 from .finite import first_non_finite
 from .graph import KWARG_HOOKS
 from .hooks import Hook
-from .isolate import as_call, inside, isolated, require_alone, spread, token_ids, unwrap, waits_for_nobody
+from .isolate import as_call, beside, inside, require_alone, spread, token_ids, unwrap, waits_for_nobody
 from .structure import Mapping, inspect_batch
 from .version import VERSION
 from .writer import Writer
@@ -23,9 +23,11 @@ FLUSH_ROWS = 25
 attached = weakref.WeakKeyDictionary()  # module -> its open Trace
 
 
-def compiling():
+def recorded():
+    """Whether a forward pass is being recorded by something that our hooks would be written into: a compiler, torch.jit.trace, a CUDA graph."""
     compiler = getattr(torch, "compiler", None)
-    return compiler is not None and getattr(compiler, "is_compiling", bool)()
+    return (compiler is not None and getattr(compiler, "is_compiling", bool)() or torch.jit.is_tracing()
+            or torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
 
 
 def rank():
@@ -238,7 +240,7 @@ class Trace(Silent):
         self.last_call = (args, kwargs)
 
     def entered(self, module, args, kwargs=None):
-        if compiling() or module is not self.root or inside() or self.closed or not torch.is_grad_enabled():
+        if recorded() or module is not self.root or inside() or self.closed or not torch.is_grad_enabled():
             return
         with self.careful("forward"):
             call = (args, kwargs or {})
@@ -256,7 +258,7 @@ class Trace(Silent):
                 self.capture.start()
 
     def left(self, module, args, output):
-        if compiling() or module is not self.root or inside() or self.closed or self.capture is None or not self.capture.on:
+        if recorded() or module is not self.root or inside() or self.closed or self.capture is None or not self.capture.on:
             return
         with self.careful("logits"):
             samples = self.samples_of(self.last_call)
@@ -271,16 +273,16 @@ class Trace(Silent):
         self.inspected = True
         try:
             require_alone(self.root, self.independent)
-            structure, *small = inspect_batch(self.root, args, kwargs, self.mapping)
-            found = facts.facts_of(structure, self.root)
-            with isolated(self.root) as rewind:
-                found["causal"] = facts.verdict(*facts.causality(structure, self.root, *small, rewind))
+            with beside(self.root) as subject:
+                structure, *small = inspect_batch(subject, args, kwargs, self.mapping)
+                found = facts.facts_of(structure, subject)
+                found["causal"] = causal.verdict(*causal.causality(structure, subject, *small))
+                structure.settle(self.root)
             for name, value in found.items():
                 self.writer.fact(name, value)
             self.mask_low = mask_low(found["mask_value"])
             if not structure.blocks:
                 self.trouble("the numbers of blocks", TraceError("no blocks were found; name their list with blocks="))
-            structure.drop_graph()
             self.structure = structure
         except Exception as error:
             self.trouble("the model's structure", error)
@@ -362,8 +364,8 @@ class Trace(Silent):
         if self.last_call is not None:
             with self.careful("the first non-finite output"):
                 require_alone(self.root, self.independent)
-                with isolated(self.root):
-                    reason = first_non_finite(self.root, *self.last_call)
+                with beside(self.root) as subject:
+                    reason = first_non_finite(self.root, subject, *self.last_call)
         late = self.now - step
         self.writer.fact("non_finite", reason + (f" (looked for {late} steps later)" if late > 0 else ""))
 
