@@ -15,6 +15,10 @@ def causality(s, subject, args, kwargs):
     return by_change(s, subject, args, kwargs), by_gradient(s)
 
 
+def fact(s, subject, args, kwargs):
+    return verdict(*causality(s, subject, args, kwargs))
+
+
 def verdict(changed, gradient):
     """The fact `causal` of both tests: one leak is enough."""
     return False if False in (changed, gradient) else True if True in (changed, gradient) else UNKNOWN

@@ -47,6 +47,7 @@ class Structure:
     head_weight: torch.Tensor = None
     head_path: str = None
     head_input: int = None
+    why_not: str = None  # why no numbers of blocks can be measured
     graph: Recorder = None
     norms: dict = None
     hints: list = None
