@@ -10,7 +10,7 @@ SHOWS = 10  # the past must show by so many times what the future may, or a test
 def causality(s, subject, args, kwargs):
     """(by perturbation, by gradient): True where no position's output depends on later tokens, False where one does, else unknown.
     Outputs are the logits, or the last block's where there are none."""
-    if s.ids is None or s.n_token < 2 or s.embedded is None or not s.block_calls:
+    if s.ids is None or s.n_token < 2 or s.embedded is None or not s.block_calls or s.beside:
         return UNKNOWN, UNKNOWN
     return by_change(s, subject, args, kwargs), by_gradient(s)
 
@@ -31,7 +31,7 @@ def outputs_of(s, subject, args, kwargs, ids=None):
     if ids is not None:
         args, kwargs = with_ids(args, kwargs, ids)
     subject.rewind()
-    handle = s.blocks[-1][1].register_forward_hook(lambda module, a, out: kept.append(out)) if s.blocks else None
+    handle = s.blocks[-1][1].register_forward_hook(lambda module, a, out: kept.append(out)) if s.logits_at is None and s.blocks else None
     try:
         with torch.no_grad():
             output = subject.root(*args, **kwargs)

@@ -14,7 +14,7 @@ TIED_NAMES = ("tie_word_embeddings", "tied_embeddings", "tie_embeddings", "tie_w
 
 def facts_of(s, subject):
     """{name: value} of everything but causality, which needs more passes (`causal`). A reading that breaks is unknown, alone."""
-    found = {"n_layer": len(s.blocks) or UNKNOWN, "d_model": s.d_model or UNKNOWN, "vocab_size": s.vocab_size or UNKNOWN}
+    found = {"n_layer": len(s.block_calls) if s.block_calls and s.counted else UNKNOWN, "d_model": s.d_model or UNKNOWN, "vocab_size": s.vocab_size or UNKNOWN}
     readings = ((lambda: tying(s, subject), ("tied", "tied_declared")),
                 (lambda: block_facts(s), ("norm", "norm_axis", "placement", "residual", "skip_after_norm")),
                 (lambda: {"final_norm": final_norm(s)}, ("final_norm",)),
@@ -169,8 +169,9 @@ def steps_of(angle):
 
 
 def attention_nodes(s):
-    call = s.block_calls[0] if s.block_calls else None
-    return [n for n in s.graph.nodes[call.begin:call.end] if is_attention(s.graph, n, s.n_token)] if call else []
+    """Those of the first block that has any."""
+    found = ([n for n in s.graph.nodes[c.begin:c.end] if is_attention(s.graph, n, s.n_token)] for c in s.block_calls)
+    return next((nodes for nodes in found if nodes), [])
 
 
 def query_key(s, node):
@@ -255,12 +256,14 @@ def added_to_scores(s, node):
 
 
 def score_bias(s, node):
+    """Whether what is added to the scores of pairs that are visible differs among them: where nothing but a mask is added it has two values."""
     for t in added_to_scores(s, node):
-        if t.is_floating_point():
-            seen = t.detach().float()
-            seen = seen[seen > -1e3]
-            if seen.numel() > 1 and float(seen.max() - seen.min()) > 0:
-                return True
+        if not t.is_floating_point() or t.dim() < 2 or t.shape[-2:] != (s.n_token, s.n_token):
+            continue
+        past = torch.ones(t.shape[-2:], dtype=torch.bool, device=t.device).tril()
+        seen = torch.unique(t.detach().float()[..., past])
+        if seen.numel() > 2 or seen.numel() == 2 and bool(torch.isfinite(seen).all()) and -1 < float(seen[0]) and float(seen[0]) != 0:
+            return True
     return False
 
 
@@ -305,12 +308,13 @@ def attention_facts(s):
         found["n_head"] = found["n_kv_head"] = node.args[4] if len(node.args) > 4 else node.kwargs.get("num_heads", UNKNOWN)
         return found
     query, key = query_key(s, node)
-    if query is None or graph.tensors[query].dim() != 4:
+    n_head = heads_of(s, node, query)
+    if n_head is None:
         return found
-    n_head, d_head = graph.tensors[query].shape[-3], graph.tensors[query].shape[-1]
     found["n_head"] = n_head
     widths, (q_from, k_from) = zip(projected(s, query), projected(s, key))
-    if None in widths:
+    d_head = summed(graph, node, query)
+    if None in widths or d_head is None:
         return found
     heads = widths[1] / d_head
     if q_from == k_from and widths[0] == widths[1] and widths[0] > n_head * d_head:
@@ -320,6 +324,35 @@ def attention_facts(s):
     if heads in range(1, n_head + 1):
         found["n_kv_head"] = int(heads)
     return found
+
+
+def heads_of(s, node, query):
+    """How many heads: what is between the samples and the squares of scores; None where that does not show."""
+    graph, samples = s.graph, s.ids.numel() // s.n_token
+    if node.name == "scaled_dot_product_attention":
+        return graph.tensors[query].shape[-3] if graph.tensors[query].dim() == 4 else None
+    shape = graph.tensors[node.outputs[-1]].shape
+    if query is None or len(shape) < 4:
+        return None
+    if shape[0] == samples:
+        return math.prod(shape[1:-2])  # also heads in groups
+    return shape[0] if len(shape) == 4 and shape[1] == samples else None
+
+
+def summed(graph, node, query):
+    """How long the axis is that scores are summed over: a head's width."""
+    if node.name == "scaled_dot_product_attention":
+        return graph.tensors[query].shape[-1]
+    made = next((n for n in reversed(graph.nodes[:node.index]) if n.name in PRODUCT and len(n.inputs) >= 2 and n.inputs[-2] == query), None)
+    if made is None or made.name != "einsum":
+        return graph.tensors[query].shape[-1] if made is not None else None
+    text = made.args[0] if made.args and isinstance(made.args[0], str) else ""
+    given, arrow, out = text.replace(" ", "").partition("->")
+    one, comma, two = given.partition(",")
+    both = [c for c in one if c in two and c not in out]
+    if not arrow or not comma or "," in two or "." in text or len(both) != 1:
+        return None
+    return graph.tensors[query].shape[one.index(both[0])]
 
 
 def projected(s, value):
@@ -340,7 +373,7 @@ def projected(s, value):
 def parts(s):
     """Paths of what was found; those in a block are relative to it and are the first block's."""
     found = {"embedding": s.embedding_path, "blocks": common([p for p, _ in s.blocks]) if s.blocks else None, "head": s.head_path}
-    if s.block_calls:
+    if s.blocks:
         call, prefix = s.block_calls[0], s.block_calls[0].path + "."
 
         def child(path):

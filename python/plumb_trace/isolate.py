@@ -7,6 +7,7 @@ import warnings
 import torch
 
 from .errors import TraceError
+from .hooks import Hook
 from .twin import Twin, copied
 
 
@@ -172,7 +173,7 @@ def beside(root, or_itself=False):
         raise TraceError(f"a copy of the model still calls modules of the original ({paths[module]}), and is not run beside the training")
 
     with isolated(torch.nn.Identity()) as rewind:
-        handles = [module.register_forward_pre_hook(touched) for module in paths]
+        handles = [module.register_forward_pre_hook(Hook(touched)) for module in paths]
         try:
             yield Subject(twin, rewind)
         finally:

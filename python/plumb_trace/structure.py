@@ -1,12 +1,12 @@
-"""The parts of a decoder-like module, found by tracing one forward pass: embedding, blocks, their norms, logits and head."""
-import collections
+"""The parts of a decoder-like module, found by tracing one forward pass: embedding, blocks (see blocks.py), logits and head."""
 import dataclasses
 import re
 
 import torch
 
 from . import norms as norm_probe
-from .block import Block, Reader, is_attention
+from .block import is_attention
+from .blocks import find_blocks, module_at, read_blocks
 from .errors import TraceError
 from .graph import ADD, CARRY, PRODUCT, SCALE, Recorder, tensors_in
 from .isolate import cut, token_ids, uncompiled
@@ -47,7 +47,9 @@ class Structure:
     head_weight: torch.Tensor = None
     head_path: str = None
     head_input: int = None
-    why_not: str = None  # why no numbers of blocks can be measured
+    why_not: str = None  # why no numbers of blocks can be measured, a sentence
+    counted: bool = True  # whether the blocks are all there are
+    beside: bool = False  # whether there is attention outside of the blocks, as in the encoder of an encoder-decoder
     graph: Recorder = None
     norms: dict = None
     hints: list = None
@@ -79,7 +81,7 @@ class Structure:
         """From here on the modules are those of `root`, the original of what was traced."""
         self.drop_graph()
         modules = dict(root.named_modules())
-        self.blocks = [(path, modules[path]) for path, _ in self.blocks]
+        self.blocks = [(path, modules[path]) for path, _ in self.blocks] if not self.why_not else []
         self.norm_sites = [modules.get(site) if isinstance(site, str) else site for site in self.norm_sites]
 
 
@@ -102,13 +104,7 @@ def inspect(subject, args, kwargs, mapping):
     find_blocks(s, root)
     find_logits(s, output)
     find_head(s, root)
-    for call in s.block_calls:
-        source, out = stream_of(graph, call, s.d_model)
-        shape = Block()
-        if source is not None:
-            shape = Reader(graph, s.norms, source, out, call.begin, s.n_token).read()
-        s.shapes.append(shape)
-        s.norm_sites.append(norm_site(s, call, shape.attn_norm))
+    read_blocks(s)
     return s
 
 
@@ -167,71 +163,6 @@ def find_embedding(s, root):
             s.embedded, s.embedding, s.embedding_path = node.outputs[-1], graph.tensors[graph.follow(table, CARRY)], node.path
             s.vocab_size, s.d_model = graph.tensors[table].shape
             return
-
-
-def module_at(root, path, what):
-    modules = dict(root.named_modules())
-    if path not in modules:
-        near = [p for p in modules if p.rpartition(".")[2] == path.rpartition(".")[2]] or [p for p in modules if p.count(".") < 2 and p]
-        raise TraceError(f"the model has no module '{path}' ({what}=); it has {', '.join(near[:8])}")
-    return modules[path]
-
-
-def stream_of(graph, call, d_model):
-    """(input, output) values of a block call: floating tensors of one shape whose last axis is the stream's; (None, None)."""
-    def fits(v):
-        t = graph.tensors[v]
-        return t.is_floating_point() and t.dim() >= 2 and (d_model is None or t.shape[-1] == d_model)
-
-    source = next((v for v in call.inputs if fits(v)), None)
-    if source is None:
-        return None, None
-    shape = graph.tensors[source].shape
-    out = next((v for v in call.outputs if fits(v) and graph.tensors[v].shape == shape and v != source), None)
-    return (source, out) if out is not None else (None, None)
-
-
-def find_blocks(s, root):
-    """The siblings of one class that hold an attention each; of several such groups the largest, then those in a list, then the
-    outermost. Without any visible attention, the siblings with most parameters."""
-    graph = s.graph
-    attention = [n.index for n in graph.nodes if is_attention(graph, n, s.n_token)]
-    times = collections.Counter(call.path for call in graph.calls)
-    groups = collections.defaultdict(list)
-    for call in graph.calls:
-        parent = call.path.rpartition(".")[0]
-        if call.path and times[call.path] == 1 and stream_of(graph, call, s.d_model)[0] is not None:
-            groups[parent, type(call.module)].append(call)
-            groups[parent, None].append(call)
-    modules = dict(root.named_modules())
-    if s.mapping.blocks is not None:
-        module_at(root, s.mapping.blocks, "blocks")
-        chosen = groups.get((s.mapping.blocks, None))
-        if not chosen:
-            raise TraceError(f"blocks='{s.mapping.blocks}' holds no module that takes and gives the stream; name the list of blocks")
-        return set_blocks(s, chosen)
-
-    def holds_attention(call):
-        return any(call.begin <= i < call.end for i in attention)
-
-    ranked = []
-    for (parent, kind), calls in groups.items():
-        in_list = isinstance(modules.get(parent), (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict))
-        if kind is None and not (in_list and all(holds_attention(c) for c in calls)):
-            continue
-        with_attention = [c for c in calls if holds_attention(c)]
-        weight = sum(p.numel() for c in calls for p in c.module.parameters())
-        if with_attention:
-            ranked.append(((1, len(with_attention), in_list, -parent.count("."), kind is None), with_attention))
-        elif not attention and len(calls) > 1:
-            ranked.append(((0, weight, in_list, -parent.count("."), False), calls))
-    if ranked:
-        set_blocks(s, max(ranked, key=lambda r: r[0])[1])
-
-
-def set_blocks(s, calls):
-    s.block_calls = sorted(calls, key=lambda c: c.begin)
-    s.blocks = [(c.path, c.module) for c in s.block_calls]
 
 
 def numbers_in(output):
@@ -302,17 +233,6 @@ def find_head(s, root):
     if s.mapping.head is not None:
         weight = getattr(module_at(root, s.mapping.head, "head"), "weight", None)
         s.head_path, s.head_weight = s.mapping.head, weight if weight is not None else s.head_weight
-
-
-def norm_site(s, call, norm):
-    """How a probed step finds the attention branch's norm: its module's path, or the how-manieth norm function of the block it is."""
-    if norm is None:
-        return None
-    if norm.module is not None:
-        return norm.path
-    node = s.graph.producer[next(v for v, n in s.norms.items() if n is norm)]
-    same = [n for n in s.graph.nodes[call.begin:call.end] if n.name in norm_probe.FUNCTIONS]
-    return same.index(node)
 
 
 def common(paths):
