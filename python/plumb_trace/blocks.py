@@ -105,12 +105,16 @@ def choose(s, groups, modules, attention, holds_attention):
             ranked.append(((0, weight, in_list, -parent.count("."), False), calls, parent))
     if ranked:
         _, calls, parent = max(ranked, key=lambda r: r[0])
-        if isinstance(modules.get(parent), LISTS):
-            calls = with_others(s, calls, groups[parent, None])
-            missing = [m for m in modules[parent].children() if type(m) in {type(c.module) for c in calls}
-                       and not any(call.module is m for call in s.graph.calls)]
-            s.counted &= not missing  # dropped in this pass, or never called
+        if not isinstance(modules.get(parent), LISTS):
+            return set_blocks(s, calls)
+        calls = with_others(s, calls, groups[parent, None])
         set_blocks(s, calls)
+        called = {call.module for call in s.graph.calls}
+        kinds = {type(c.module) for c in calls}
+        missing = [m for m in modules[parent].children() if type(m) in kinds and m not in called]
+        if missing:  # dropped in this pass, or never called: what is measured is numbered as the list is
+            s.counted, ours = False, {*missing, *(c.module for c in calls)}
+            s.blocks = [(f"{parent}.{name}".strip("."), m) for name, m in modules[parent].named_children() if m in ours]
 
 
 def with_others(s, blocks, siblings):

@@ -170,8 +170,11 @@ def steps_of(angle):
 
 def attention_nodes(s):
     """Those of the first block that has any."""
-    found = ([n for n in s.graph.nodes[c.begin:c.end] if is_attention(s.graph, n, s.n_token)] for c in s.block_calls)
-    return next((nodes for nodes in found if nodes), [])
+    return next((nodes for nodes in (attention_in(s, c) for c in s.block_calls) if nodes), [])
+
+
+def attention_in(s, call):
+    return [n for n in s.graph.nodes[call.begin:call.end] if is_attention(s.graph, n, s.n_token)]
 
 
 def query_key(s, node):
@@ -371,17 +374,18 @@ def projected(s, value):
 
 
 def parts(s):
-    """Paths of what was found; those in a block are relative to it and are the first block's."""
+    """Paths of what was found; those in a block are relative to it and are those of the first one with an attention."""
     found = {"embedding": s.embedding_path, "blocks": common([p for p, _ in s.blocks]) if s.blocks else None, "head": s.head_path}
-    if s.blocks:
-        call, prefix = s.block_calls[0], s.block_calls[0].path + "."
+    at = next((i for i, c in enumerate(s.block_calls) if s.blocks and attention_in(s, c)), None)
+    if at is not None:
+        call, shape, prefix = s.block_calls[at], s.shapes[at], s.block_calls[at].path + "."
 
         def child(path):
             return path[len(prefix):].split(".")[0] if path.startswith(prefix) else None
 
-        found["attention"] = next((child(n.path) for n in attention_nodes(s)), None)
-        found["norms"] = list(dict.fromkeys(n.path[len(prefix):] for n in s.shapes[0].norms if n.path.startswith(prefix)))
-        plain = [b for b in s.shapes[0].branches if not b.attention]
-        node = s.graph.producer[s.norms[plain[0].value].input if plain[0].after else plain[0].value] if plain else None
+        found["attention"] = next((child(n.path) for n in attention_in(s, call)), None)
+        found["norms"] = list(dict.fromkeys(n.path[len(prefix):] for n in shape.norms if n.path.startswith(prefix)))
+        plain = [b for b in shape.branches if not b.attention]
+        node = s.graph.producer[s.norms[plain[0].value].input if plain[0].after else plain[0].value] if len(plain) == 1 else None
         found["ffn"] = child(node.path) if node is not None and call.begin <= node.index < call.end else None
     return {name: value for name, value in found.items() if value}

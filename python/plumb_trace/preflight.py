@@ -56,14 +56,11 @@ def preflight(model, batch, optimizer=None, *, blocks=None, embedding=None, head
     with beside(root, or_itself=True) as subject:
         try:
             s, *small = inspect_batch(subject, args, kwargs, Mapping(blocks, embedding, head, tied, batch_first))
-            wrong = wrong_ids(s, args, kwargs)
-            output = None if wrong else whole(subject, args, kwargs)
+            output = whole(subject, args, kwargs)
         except TraceError:
             raise
         except Exception as error:
-            wrong = first_line(error)
-        if wrong:
-            return Report([Check("forward pass", wrong, "runs on the batch", False)], {})
+            return Report([Check("forward pass", first_line(error) + about_ids(root, args, kwargs), "runs on the batch", False)], {})
         found = facts.facts_of(s, subject)
         changed, gradient = causality.causality(s, subject, *small)
         found["causal"] = causality.verdict(changed, gradient)
@@ -98,15 +95,16 @@ def whole(subject, args, kwargs):
         return subject.root(*args, **kwargs)
 
 
-def wrong_ids(s, args, kwargs):
-    """A sentence where a token id has no row in the embedding; None where all have."""
+def about_ids(root, args, kwargs):
+    """What else to say of a pass that broke: token ids that no table of the model's has a row for, or of an unusual type."""
     ids = token_ids(args, kwargs)
-    if s.vocab_size is None or ids.numel() == 0:
-        return None
+    rows = max((m.num_embeddings for m in root.modules() if isinstance(m, torch.nn.Embedding)), default=None)
+    if ids is None or ids.numel() == 0:
+        return "; the batch has no token" if ids is not None else ""
     low, high = int(ids.min()), int(ids.max())
-    if low >= 0 and high < s.vocab_size:
-        return None
-    return f"the batch has token id {low if low < 0 else high}, and the embedding has rows 0 to {s.vocab_size - 1}"
+    if rows is not None and (low < 0 or high >= rows):
+        return f"; the batch has token id {low if low < 0 else high}, and the largest embedding has rows 0 to {rows - 1}"
+    return f"; token ids are {ids.dtype}, which usually are int64" if ids.dtype != torch.int64 else f"; the batch is {tuple(ids.shape)}"
 
 
 def shapes(s, found):
@@ -221,8 +219,9 @@ def logits_of_others(s, subject, args, kwargs):
     """Logits of the batch with token ids drawn anew."""
     args, kwargs = subject.fresh(args, kwargs)
     ids = token_ids(args, kwargs)
+    args, kwargs = with_ids(args, kwargs, torch.randint_like(ids, s.vocab_size))
     with torch.enable_grad(), uncompiled():  # the random state moves on from pass to pass
-        return s.logits_of(subject.root(*with_ids(args, kwargs, torch.randint_like(ids, s.vocab_size))))
+        return s.logits_of(subject.root(*args, **kwargs))
 
 
 def has_sibling(name, found):

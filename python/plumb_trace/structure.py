@@ -36,7 +36,7 @@ class Structure:
     embedding: torch.Tensor = None  # the token embedding's weight
     embedding_path: str = None
     embedded: int = None  # the value that the lookup made
-    blocks: list = dataclasses.field(default_factory=list)  # [(path, module)]
+    blocks: list = dataclasses.field(default_factory=list)  # [(path, module)], also of those that the traced pass did not call
     block_calls: list = dataclasses.field(default_factory=list)
     shapes: list = dataclasses.field(default_factory=list)  # a `Block` each
     norm_sites: list = dataclasses.field(default_factory=list)  # per block: a module (or its path), an ordinal of a function, or None
@@ -79,10 +79,11 @@ class Structure:
 
     def settle(self, root):
         """From here on the modules are those of `root`, the original of what was traced."""
-        self.drop_graph()
         modules = dict(root.named_modules())
+        sites = {call.path: modules.get(site) if isinstance(site, str) else site for call, site in zip(self.block_calls, self.norm_sites)}
         self.blocks = [(path, modules[path]) for path, _ in self.blocks] if not self.why_not else []
-        self.norm_sites = [modules.get(site) if isinstance(site, str) else site for site in self.norm_sites]
+        self.norm_sites = [sites.get(path) for path, _ in self.blocks]
+        self.drop_graph()
 
 
 def inspect(subject, args, kwargs, mapping):

@@ -317,7 +317,7 @@ class Trace(Silent):
                 self.found["causal"] = causal.fact(structure, subject, *small)
                 structure.settle(self.root)
         except Exception as error:
-            self.failure, self.inspected = error.with_traceback(None), isinstance(error, TraceError) or self.tries >= TRIES
+            self.failure, self.inspected = error.with_traceback(None), self.tries >= TRIES
             error.__context__ = None  # whose frames hold the copy
             return
         for name, value in self.found.items():

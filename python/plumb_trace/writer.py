@@ -71,7 +71,7 @@ def require_trace(path):
     with open(path, "rb") as file:
         text = file.read(len(begin))
     if text and not begin.startswith(text):
-        raise TraceError(f"{path} holds something else than a trace; give another `out`, or remove the file")
+        raise TraceError(f"{path} is no trace but holds something else; give another `out`, or remove the file")
 
 
 class Writer:
@@ -101,10 +101,9 @@ class Writer:
             raise TraceError(f"{self.path} exists; give another `out`, remove it, pass overwrite=True, or step=N to go on with an interrupted run")
         self.fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
         self.lock()
+        require_trace(self.path)
         keep = 0
-        if overwrite:
-            require_trace(self.path)
-        else:
+        if not overwrite:
             with open(self.path, "rb") as file:
                 keep = kept_bytes(file.read(), self.path, step)
         os.ftruncate(self.fd, keep)
