@@ -188,11 +188,13 @@ class Reader:
 
     def near(self, value):
         """Whether a value is made of the stream without a product."""
-        def ends(v):
-            made = self.graph.producer[v]
-            return v == self.source or made is not None and made.name in PRODUCT | ATTENTION
-
-        return any(v == self.source or self.holds_input(v) for v in self.graph.ancestors(value, stop=ends, begin=self.begin))
+        for term in self.terms(value):
+            if term.kind == "in" or term.kind == "norm" and self.near(term.norm.input):
+                return True
+            made = self.graph.producer[term.value]
+            if term.kind == "op" and made.name not in PRODUCT | ATTENTION and any(self.near(i) for i in made.inputs if self.depends(i)):
+                return True
+        return False
 
     def base(self, value):
         """What a value is a copy or a view of."""

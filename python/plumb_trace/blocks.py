@@ -11,7 +11,7 @@ import torch
 from . import norms as norm_probe
 from .block import Block, Reader, is_attention
 from .errors import TraceError
-from .graph import ADD, CARRY, SCALE, Call
+from .graph import ADD, CARRY, PRODUCT, SCALE, Call
 
 LISTS = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)
 # Functions that act on each position alone when they act along the features.
@@ -83,12 +83,18 @@ def find_blocks(s, root):
     if not s.block_calls:
         s.why_not = "no blocks were found; name their list with blocks="
         return
-    last = s.block_calls[-1].end
-    s.beside = any(i < last and not any(call.begin <= i < call.end for call in s.block_calls) for i in attention)
+    s.beside = any(not any(call.begin <= i < call.end for call in s.block_calls) and weighs(graph, graph.nodes[i]) for i in attention)
     if s.beside and s.mapping.blocks is None:
         s.why_not = (f"there is attention outside of {s.block_calls[0].path} and its like, as in an encoder-decoder, whose facts a decoder's do "
                      "not tell; name the list to measure with blocks=")
         s.block_calls, s.blocks = [], []
+
+
+def weighs(graph, node):
+    """Whether what looks like attention is used as such, and is no softmax of logits that happen to be as many as positions."""
+    if node.name != "softmax":
+        return True
+    return any(n.name in PRODUCT and any(graph.follow(i, CARRY) in node.outputs for i in n.inputs) for n in graph.nodes[node.index:])
 
 
 def choose(s, groups, modules, attention, holds_attention):

@@ -12,7 +12,8 @@ def causality(s, subject, args, kwargs):
     Outputs are the logits, or the last block's where there are none."""
     if s.ids is None or s.n_token < 2 or s.embedded is None or not s.block_calls or s.beside:
         return UNKNOWN, UNKNOWN
-    return by_change(s, subject, args, kwargs), by_gradient(s)
+    gradient = by_gradient(s)  # first: other passes may change what the traced one kept for it
+    return by_change(s, subject, args, kwargs), gradient
 
 
 def fact(s, subject, args, kwargs):

@@ -56,17 +56,18 @@ def preflight(model, batch, optimizer=None, *, blocks=None, embedding=None, head
     with beside(root, or_itself=True) as subject:
         try:
             s, *small = inspect_batch(subject, args, kwargs, Mapping(blocks, embedding, head, tied, batch_first))
+            reach = gradients(s, subject, args, kwargs)  # before other passes: they may change what the traced one kept
+            found = facts.facts_of(s, subject)
+            changed, gradient = causality.causality(s, subject, *small)
             output = whole(subject, args, kwargs)
         except TraceError:
             raise
         except Exception as error:
             return Report([Check("forward pass", first_line(error) + about_ids(root, args, kwargs), "runs on the batch", False)], {})
-        found = facts.facts_of(s, subject)
-        changed, gradient = causality.causality(s, subject, *small)
         found["causal"] = causality.verdict(changed, gradient)
         checks = [shapes(s, found), initial_loss(s, output, args, kwargs),
                   causal("causal, by changing later tokens", changed), causal("causal, by gradient", gradient),
-                  tying(found), gradients(s, subject, args, kwargs), decay(root, groups)]
+                  tying(found), reach, decay(root, groups)]
         s.drop_graph()
     return Report(checks, found)
 
@@ -212,7 +213,7 @@ def reached(logits, named):
     logits = logits.float()
     targets = torch.zeros(logits.numel() // logits.shape[-1], dtype=torch.int64, device=logits.device)
     loss = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets)
-    return dict(zip((name for name, _ in named), torch.autograd.grad(loss, [p for _, p in named], allow_unused=True)))
+    return dict(zip((name for name, _ in named), torch.autograd.grad(loss, [p for _, p in named], allow_unused=True, retain_graph=True)))
 
 
 def logits_of_others(s, subject, args, kwargs):
