@@ -127,6 +127,8 @@ class Reader:
     def times(self, terms, factor):
         """Terms taken by a factor; by 0 there are none, and a way around that changes its sign is none that we know (not even twice)."""
         def product(term):
+            if factor == 0:
+                return 0
             return None if factor is None or term.factor is None or factor < 0 and term.kind != "op" else term.factor * factor
 
         return [dataclasses.replace(t, factor=product(t)) for t in terms if product(t) != 0]
