@@ -40,8 +40,8 @@ def attach(model, out="trace.jsonl", every=25, *, step=0, tokens=0, overwrite=Fa
         trace.step(loss, optimizer)   # after backward, before clipping and optimizer.step()
 
     Every step has loss, lr, grad_norm and tokens; every `every` steps have the probes too (0: never). The first forward pass with
-    gradients is preceded by a few passes over its first two samples that find the model's parts; they are written as facts, and
-    random state, buffers and gradients are as before afterwards. Nothing that is computed changes.
+    gradients is preceded by a few passes of a copy of the model over its first two samples, which find the model's parts; they are written
+    as facts. Nothing that is computed changes.
 
     model: any module, also inside DistributedDataParallel (only rank 0 writes) or torch.compile (probed steps run uncompiled).
     step, tokens: updates applied and tokens seen so far; with step > 0 an existing trace is cut there and gone on with. overwrite: replaces an existing file.

@@ -18,8 +18,10 @@ import torch
 from .errors import TraceError
 
 HOOKS = ("_forward_pre_hooks", "_forward_hooks")  # of all kinds these are copied, as far as they can be
-PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, types.ModuleType, type,
-         types.BuiltinFunctionType)
+PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, types.BuiltinFunctionType)
+# Whose modules and classes a function may use and still touch nothing of others; and what it may not call.
+HARMLESS = {"torch", "builtins", "math", "numpy", "random", "functools", "itertools", "collections", "operator"}
+OUTWARD = {"print", "open", "exec", "eval", "input", "globals", "__import__"}
 
 
 class Foreign(Exception):
@@ -93,6 +95,8 @@ def carried(function, memo, depth=0):
     if ("carried", id(function)) in memo:
         return memo["carried", id(function)]
     names = set(names_in(function.__code__))
+    if names & OUTWARD:
+        raise Foreign
     cells = tuple(types.CellType() for _ in function.__closure__ or ())
     made = types.FunctionType(function.__code__, dict(function.__globals__), function.__name__, None, cells or None)
     memo["carried", id(function)] = made  # before its cells: a function may hold itself
@@ -118,6 +122,10 @@ def names_in(code):
 
 def portable(value, memo, depth):
     """A copy of a plain value, of containers of such, of a tensor, a generator or a module of the model."""
+    if isinstance(value, (types.ModuleType, type)):
+        if (value.__name__ if isinstance(value, types.ModuleType) else value.__module__).partition(".")[0] not in HARMLESS:
+            raise Foreign
+        return value
     if isinstance(value, PLAIN):
         return value
     if id(value) in memo:
@@ -148,9 +156,11 @@ def copied(value, memo=None):
 def detach_into(memo, value, depth=0, seen=None):
     """Enters into `memo` copies of the computed tensors and the views in `value`: containers and plain objects, some levels deep."""
     seen = set() if seen is None else seen
-    if id(value) in seen or len(seen) > 100000 or depth > 8 or isinstance(value, (*PLAIN, torch.nn.Module)):
+    if id(value) in seen or len(seen) > 100000 or depth > 8 or isinstance(value, (*PLAIN, types.ModuleType, type, torch.nn.Module)):
         return
     seen.add(id(value))
+    if isinstance(value, torch.nn.Parameter):
+        return
     if isinstance(value, torch.Tensor):
         if (not value.is_leaf or value._base is not None) and id(value) not in memo:
             memo[id(value)] = value.detach().clone().requires_grad_(value.requires_grad)

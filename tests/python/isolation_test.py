@@ -28,6 +28,14 @@ torch.set_num_threads(1)
 SEEN = []
 
 
+class Tally:
+    passes = 0
+
+
+def tally(module, args, output):
+    Tally.passes += 1
+
+
 def small():
     return Gpt(n_layer=2)
 
@@ -171,10 +179,13 @@ class State(Case):
             model.register_forward_hook(lambda *_: SEEN.append(1) and None)  # a list of this file
             model.h[1].register_forward_hook(types.MethodType(lambda owner, *_: owner.append(2), SEEN))
             model.h[1].register_forward_pre_hook(lambda module, args: SEEN.append(3))
+            model.h[0].register_forward_hook(tally)
+            Tally.passes = 0
             return model
 
         said, found = self.check_same(hooked)
         self.assertEqual(sorted(SEEN), 3 * [1] + 3 * [2] + 3 * [3])
+        self.assertEqual(Tally.passes, 3)
         self.assertEqual((said, found["causal"]), ([], True))
 
     def test_what_a_hook_changes_that_cannot_be_copied_is_unknown(self):
