@@ -4,9 +4,13 @@ The output is taken apart into summands. One of them is the block's input (the i
 the others are branches. Each branch is followed back to where it reads the stream.
 """
 import dataclasses
+import itertools
+
+import torch
 
 from .graph import ADD, CARRY, PRODUCT, SCALE
 
+SAME = {"contiguous", "to", "type", "type_as", "float", "half", "bfloat16", "double", "clone", "alias", "view_as", "expand_as"}  # nothing moves
 ATTENTION = {"scaled_dot_product_attention", "multi_head_attention_forward"}
 
 
@@ -19,6 +23,7 @@ class Term:
     kind: str  # in: the block's input; norm: what a norm made; op: what another function made
     value: int
     norm: object = None
+    factor: float = 1.0  # what the sum takes it by; None: not by one number, or nothing is known of it
 
 
 @dataclasses.dataclass
@@ -51,6 +56,33 @@ def is_attention(graph, node, n_token):
     return len(shape) >= 3 and shape[-1] == shape[-2] == n_token
 
 
+def faithful(graph, base, end):
+    """Whether a value that copies, views and casts made of another is the same numbers in the same places, up to the order of the axes, and
+    lets the gradient pass."""
+    a, b = graph.tensors[base], graph.tensors[end]
+    if a.requires_grad and not b.requires_grad:
+        return False
+    if graph.stale(base) or graph.stale(end):  # the numbers are gone: by what the functions are
+        while end != base:
+            node = graph.producer[end]
+            if node.name not in SAME:
+                return False
+            end = node.inputs[0]
+        return True
+    a, b = a.detach(), b.detach()
+    if a.is_complex() or b.is_complex():
+        return a.shape == b.shape and bool((a == b).all())
+    tolerance = max(1e-6, 4 * max(torch.finfo(t.dtype).eps if t.is_floating_point() else 0 for t in (a, b)))
+    orders = itertools.permutations(range(a.dim())) if a.dim() <= 4 else [tuple(range(a.dim()))]
+    for order in orders:
+        moved = a.permute(order)
+        if b.dim() != a.dim() and order[-1] == a.dim() - 1 and b.shape[-1:] == a.shape[-1:] and a.numel() == b.numel():
+            moved = moved.reshape(b.shape)  # positions in one axis, or apart again
+        if moved.shape == b.shape and torch.allclose(moved.float(), b.float(), rtol=tolerance, atol=tolerance * float(a.abs().max())):
+            return True
+    return False
+
+
 class Reader:
     """One block: `begin` is its first node, `source` and `out` its input and output."""
 
@@ -80,14 +112,71 @@ class Reader:
         if node.name == "opaque":
             raise Opaque
         if node.name in ADD:
-            return [t for i in dict.fromkeys(node.inputs) for t in self.terms(i)]
+            return [t for i, factor in self.shares(node) for t in self.times(self.terms(i), factor)]
         if node.name in CARRY:
-            return self.terms(node.inputs[0])
+            base = self.start_of(value)
+            return self.times(self.terms(base), 1.0 if faithful(self.graph, base, value) else None)
+        if node.name == "neg":
+            return self.times(self.terms(node.inputs[0]), -1.0)
         if node.name in SCALE:
             moving = [i for i in node.inputs if self.depends(i)]
             if len(moving) == 1:
-                return self.terms(moving[0])
+                return self.times(self.terms(moving[0]), self.scale_of(node, moving[0]))
         return [Term("op", value)]
+
+    def times(self, terms, factor):
+        """Terms taken by a factor; by 0 there are none, and a way around that changes its sign is none that we know (not even twice)."""
+        def product(term):
+            if factor == 0:
+                return 0
+            return None if factor is None or term.factor is None or factor < 0 and term.kind != "op" else term.factor * factor
+
+        return [dataclasses.replace(t, factor=product(t)) for t in terms if product(t) != 0]
+
+    def shares(self, node):
+        """[(value, factor)] of a sum."""
+        alpha = node.kwargs.get("alpha", 1)
+        alpha = alpha if isinstance(alpha, (int, float)) else None
+        if node.name == "lerp":
+            weight = node.args[2] if len(node.args) > 2 else node.kwargs.get("weight")
+            weight = self.number(weight)
+            factors = [None if weight is None else 1 - weight, weight]
+        elif node.name == "addcmul":
+            factors = [1, None, None]
+        else:
+            one, two = (1, alpha) if node.name == "add" else (1, None if alpha is None else -alpha)
+            factors = [two, one] if node.name == "rsub" else [one, two]
+        found = {}
+        for i, factor in zip(node.inputs, factors):
+            found[i] = factor if i not in found else None if None in (factor, found[i]) else found[i] + factor
+        return found.items()
+
+    def number(self, value):
+        """A number, or what all elements of a tensor are that does not depend on the block's input; None where there is no such."""
+        if isinstance(value, torch.Tensor):
+            i = self.graph.number.get(id(value))
+            if value.numel() == 0 or value.is_complex() or i is not None and self.depends(i):
+                return None
+            low, high = float(value.detach().min()), float(value.detach().max())
+            return low if low == high else None
+        return float(value) if isinstance(value, (int, float)) else None
+
+    def scale_of(self, node, moving):
+        others = [a for a in node.args if a is not self.graph.tensors[moving]]
+        if len(node.args) != 2 or len(others) != 1 or node.kwargs:
+            return None
+        number = self.number(others[0])
+        if node.name == "mul" or number is None:
+            return number
+        return 1 / number if number and others[0] is node.args[1] else None
+
+    def start_of(self, value):
+        """What a value is a copy of, through whatever carries it on, back to the input or a norm."""
+        while True:
+            node = self.graph.producer[value]
+            if value == self.source or value in self.norms or node is None or node.index < self.begin or node.name not in CARRY:
+                return value
+            value = node.inputs[0]
 
     def on_stream(self, value):
         """Whether a value is the stream: the input or a norm of it, perhaps with branches added."""
@@ -98,6 +187,16 @@ class Reader:
             return any(t.kind == "in" for t in self.terms(value))
         except Opaque:
             return False
+
+    def near(self, value):
+        """Whether a value is made of the stream without a product."""
+        for term in self.terms(value):
+            if term.kind == "in" or term.kind == "norm" and self.near(term.norm.input):
+                return True
+            made = self.graph.producer[term.value]
+            if term.kind == "op" and made.name not in PRODUCT | ATTENTION and any(self.near(i) for i in made.inputs if self.depends(i)):
+                return True
+        return False
 
     def base(self, value):
         """What a value is a copy or a view of."""
@@ -119,6 +218,8 @@ class Reader:
                 found.before.append(self.norms[v])
                 found.sources.add(self.base(self.norms[v].input))
                 continue
+            if v != begin and v in self.norms and self.near(self.norms[v].input):
+                raise Opaque  # a norm of something made of the stream, such as two streams side by side
             if v == self.source or v != begin and self.holds_input(v):
                 found.direct = True
                 found.sources.add(self.base(v))
@@ -136,7 +237,7 @@ class Reader:
         block = Block()
         try:
             self.walk(block)
-        except (Opaque, RecursionError):
+        except Exception:  # Opaque, or somebody's block does what we have not thought of
             return Block()
         return block
 
@@ -152,6 +253,8 @@ class Reader:
             terms = self.terms(value)
             skips = [t for t in terms if t.kind == "in"]
             through = [t for t in terms if t.kind == "norm" and self.on_stream(t.norm.input)]
+            if not all(t.factor is not None and t.factor > 0 for t in skips + through):
+                raise Opaque  # the way around is no plain one: scrambled, cut off from the gradient, dropped, negative
             if skips:
                 path.append(("add", [self.branch(t) for t in terms if t.kind != "in"], value))
                 value = None

@@ -5,7 +5,6 @@ import torch
 
 from .block import ATTENTION, is_attention
 from .graph import ADD, CARRY, PRODUCT, SCALE
-from .isolate import replaced
 from .structure import common, lookups
 
 UNKNOWN = "unknown"
@@ -13,10 +12,10 @@ UNKNOWN = "unknown"
 TIED_NAMES = ("tie_word_embeddings", "tied_embeddings", "tie_embeddings", "tie_weights", "weight_tying", "tied")
 
 
-def facts_of(s, root):
-    """{name: value} of everything but causality, which needs more passes (`causality`). A reading that breaks is unknown, alone."""
-    found = {"n_layer": len(s.blocks) or UNKNOWN, "d_model": s.d_model or UNKNOWN, "vocab_size": s.vocab_size or UNKNOWN}
-    readings = ((lambda: tying(s, root), ("tied", "tied_declared")),
+def facts_of(s, subject):
+    """{name: value} of everything but causality, which needs more passes (`causal`). A reading that breaks is unknown, alone."""
+    found = {"n_layer": len(s.block_calls) if s.block_calls and s.counted else UNKNOWN, "d_model": s.d_model or UNKNOWN, "vocab_size": s.vocab_size or UNKNOWN}
+    readings = ((lambda: tying(s, subject), ("tied", "tied_declared")),
                 (lambda: block_facts(s), ("norm", "norm_axis", "placement", "residual", "skip_after_norm")),
                 (lambda: {"final_norm": final_norm(s)}, ("final_norm",)),
                 (lambda: dict(zip(("position", "position_first"), position(s))), ("position", "position_first")),
@@ -47,16 +46,17 @@ def declared_tied(s, root):
     return UNKNOWN
 
 
-def tying(s, root):
+def tying(s, subject):
     """tied: one tensor serves as embedding and head. tied_equal: two tensors of equal values, a copy that training parts."""
-    declared = declared_tied(s, root)
+    declared = declared_tied(s, subject.root)
     a, b = s.embedding, s.head_weight
     if a is None or b is None:
         return {"tied": UNKNOWN, "tied_declared": declared}
-    parameters = {id(p) for p in root.parameters()}
+    parameters = {id(p) for p in subject.root.parameters()}
     if id(a) not in parameters or id(b) not in parameters:
         return {"tied": a is b or UNKNOWN, "tied_declared": declared}
-    tied = a is b or (a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.data_ptr() != 0)
+    one, two = subject.twin.theirs(a), subject.twin.theirs(b)  # (a copy of two parameters of one storage has two storages)
+    tied = a is b or (one.data_ptr() == two.data_ptr() and a.shape == b.shape and one.data_ptr() != 0)
     found = {"tied": tied, "tied_declared": declared}
     if not tied:
         found["tied_equal"] = a.shape == b.shape and bool(torch.equal(a, b))
@@ -169,8 +169,12 @@ def steps_of(angle):
 
 
 def attention_nodes(s):
-    call = s.block_calls[0] if s.block_calls else None
-    return [n for n in s.graph.nodes[call.begin:call.end] if is_attention(s.graph, n, s.n_token)] if call else []
+    """Those of the first block that has any."""
+    return next((nodes for nodes in (attention_in(s, c) for c in s.block_calls) if nodes), [])
+
+
+def attention_in(s, call):
+    return [n for n in s.graph.nodes[call.begin:call.end] if is_attention(s.graph, n, s.n_token)]
 
 
 def query_key(s, node):
@@ -255,12 +259,14 @@ def added_to_scores(s, node):
 
 
 def score_bias(s, node):
+    """Whether what is added to the scores of pairs that are visible differs among them: where nothing but a mask is added it has two values."""
     for t in added_to_scores(s, node):
-        if t.is_floating_point():
-            seen = t.detach().float()
-            seen = seen[seen > -1e3]
-            if seen.numel() > 1 and float(seen.max() - seen.min()) > 0:
-                return True
+        if not t.is_floating_point() or t.dim() < 2 or t.shape[-2:] != (s.n_token, s.n_token):
+            continue
+        past = torch.ones(t.shape[-2:], dtype=torch.bool, device=t.device).tril()
+        seen = torch.unique(t.detach().float()[..., past])
+        if seen.numel() > 2 or seen.numel() == 2 and bool(torch.isfinite(seen).all()) and -1 < float(seen[0]) and float(seen[0]) != 0:
+            return True
     return False
 
 
@@ -305,12 +311,13 @@ def attention_facts(s):
         found["n_head"] = found["n_kv_head"] = node.args[4] if len(node.args) > 4 else node.kwargs.get("num_heads", UNKNOWN)
         return found
     query, key = query_key(s, node)
-    if query is None or graph.tensors[query].dim() != 4:
+    n_head = heads_of(s, node, query)
+    if n_head is None:
         return found
-    n_head, d_head = graph.tensors[query].shape[-3], graph.tensors[query].shape[-1]
     found["n_head"] = n_head
     widths, (q_from, k_from) = zip(projected(s, query), projected(s, key))
-    if None in widths:
+    d_head = summed(graph, node, query)
+    if None in widths or d_head is None:
         return found
     heads = widths[1] / d_head
     if q_from == k_from and widths[0] == widths[1] and widths[0] > n_head * d_head:
@@ -320,6 +327,35 @@ def attention_facts(s):
     if heads in range(1, n_head + 1):
         found["n_kv_head"] = int(heads)
     return found
+
+
+def heads_of(s, node, query):
+    """How many heads: what is between the samples and the squares of scores; None where that does not show."""
+    graph, samples = s.graph, s.ids.numel() // s.n_token
+    if node.name == "scaled_dot_product_attention":
+        return graph.tensors[query].shape[-3] if graph.tensors[query].dim() == 4 else None
+    shape = graph.tensors[node.outputs[-1]].shape
+    if query is None or len(shape) < 4:
+        return None
+    if shape[0] == samples:
+        return math.prod(shape[1:-2])  # also heads in groups
+    return shape[0] if len(shape) == 4 and shape[1] == samples else None
+
+
+def summed(graph, node, query):
+    """How long the axis is that scores are summed over: a head's width."""
+    if node.name == "scaled_dot_product_attention":
+        return graph.tensors[query].shape[-1]
+    made = next((n for n in reversed(graph.nodes[:node.index]) if n.name in PRODUCT and len(n.inputs) >= 2 and n.inputs[-2] == query), None)
+    if made is None or made.name != "einsum":
+        return graph.tensors[query].shape[-1] if made is not None else None
+    text = made.args[0] if made.args and isinstance(made.args[0], str) else ""
+    given, arrow, out = text.replace(" ", "").partition("->")
+    one, comma, two = given.partition(",")
+    both = [c for c in one if c in two and c not in out]
+    if not arrow or not comma or "," in two or "." in text or len(both) != 1:
+        return None
+    return graph.tensors[query].shape[one.index(both[0])]
 
 
 def projected(s, value):
@@ -338,116 +374,18 @@ def projected(s, value):
 
 
 def parts(s):
-    """Paths of what was found; those in a block are relative to it and are the first block's."""
+    """Paths of what was found; those in a block are relative to it and are those of the first one with an attention."""
     found = {"embedding": s.embedding_path, "blocks": common([p for p, _ in s.blocks]) if s.blocks else None, "head": s.head_path}
-    if s.block_calls:
-        call, prefix = s.block_calls[0], s.block_calls[0].path + "."
+    at = next((i for i, c in enumerate(s.block_calls) if s.blocks and attention_in(s, c)), None)
+    if at is not None:
+        call, shape, prefix = s.block_calls[at], s.shapes[at], s.block_calls[at].path + "."
 
         def child(path):
             return path[len(prefix):].split(".")[0] if path.startswith(prefix) else None
 
-        found["attention"] = next((child(n.path) for n in attention_nodes(s)), None)
-        found["norms"] = list(dict.fromkeys(n.path[len(prefix):] for n in s.shapes[0].norms if n.path.startswith(prefix)))
-        plain = [b for b in s.shapes[0].branches if not b.attention]
-        node = s.graph.producer[s.norms[plain[0].value].input if plain[0].after else plain[0].value] if plain else None
+        found["attention"] = next((child(n.path) for n in attention_in(s, call)), None)
+        found["norms"] = list(dict.fromkeys(n.path[len(prefix):] for n in shape.norms if n.path.startswith(prefix)))
+        plain = [b for b in shape.branches if not b.attention]
+        node = s.graph.producer[s.norms[plain[0].value].input if plain[0].after else plain[0].value] if len(plain) == 1 else None
         found["ffn"] = child(node.path) if node is not None and call.begin <= node.index < call.end else None
     return {name: value for name, value in found.items() if value}
-
-
-SHOWS = 10  # the past must show by so many times what the future may, or a test says nothing
-
-
-def causality(s, root, args, kwargs, rewind):
-    """(by perturbation, by gradient): True where no position's output depends on later tokens, False where one does, else unknown.
-    Outputs are the logits, or the last block's where there are none."""
-    if s.ids is None or s.n_token < 2 or s.embedded is None or not s.block_calls:
-        return UNKNOWN, UNKNOWN
-    return by_change(s, root, args, kwargs, rewind), by_gradient(s)
-
-
-def verdict(changed, gradient):
-    """The fact `causal` of both tests: one leak is enough."""
-    return False if False in (changed, gradient) else True if True in (changed, gradient) else UNKNOWN
-
-
-def outputs_of(s, root, args, kwargs):
-    kept = []
-    handle = s.blocks[-1][1].register_forward_hook(lambda module, a, out: kept.append(out))
-    try:
-        with torch.no_grad():
-            output = root(*args, **kwargs)
-    finally:
-        handle.remove()
-    logits = s.logits_of(output)
-    if logits is None:
-        logits = kept[-1] if isinstance(kept[-1], torch.Tensor) else kept[-1][0]
-    return by_position(s, logits).float()
-
-
-def by_position(s, t):
-    return s.by_position(t, s.ids.numel() // s.n_token)
-
-
-def by_change(s, root, args, kwargs, rewind):
-    try:
-        rewind()
-        base = outputs_of(s, root, args, kwargs)
-        if base.shape[1] != s.n_token or not bool(torch.isfinite(base).all()):
-            return UNKNOWN
-        rewind()
-        if not torch.equal(base, outputs_of(s, root, args, kwargs)):
-            return UNKNOWN  # a pass differs from the one before it: what a change of tokens does cannot be told
-        half = any(p.dtype != torch.float32 and p.dtype != torch.float64 for p in root.parameters()) or autocast_on()
-        allowed = (1e-2 if half else 1e-5) * float(base.std())
-
-        def moved(begin, end):
-            """How the outputs move when the tokens from begin to end become others."""
-            changed = s.ids.clone()
-            some = changed.narrow(s.time_axis if s.ids.dim() == 2 else 0, begin, end - begin)
-            some.copy_((some + max(1, (1 + s.vocab_size // 2) % s.vocab_size)) % s.vocab_size)
-            rewind()
-            return (outputs_of(s, root, *replaced(args, kwargs, s.ids, changed)) - base).abs()
-
-        for first in sorted({1, s.n_token // 2, s.n_token - 1}):
-            if float(moved(first, s.n_token)[:, :first].max()) > allowed:
-                return False
-        # Where not even the past shows (a head or projections that start at zero), the future could not either.
-        half_way = s.n_token // 2
-        return True if float(moved(0, half_way)[:, half_way:].max()) > SHOWS * allowed else UNKNOWN
-    except Exception:
-        return UNKNOWN
-
-
-def autocast_on():
-    """Whether autocast is active on the processor or an accelerator."""
-    try:
-        return torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
-    except TypeError:  # PyTorch before 2.4
-        return torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled()
-
-
-def by_gradient(s):
-    """From the traced pass itself: the gradient of early outputs at the embedding of later tokens."""
-    graph = s.graph
-    embedded = graph.tensors[s.embedded]
-    logits = graph.tensors[s.logits] if s.logits is not None else graph.tensors[s.block_calls[-1].outputs[0]]
-    if not embedded.requires_grad or not logits.requires_grad:
-        return UNKNOWN
-    try:
-        logits = by_position(s, logits)
-        if logits.shape[1] != s.n_token:
-            return UNKNOWN
-        past = False
-        weights = torch.linspace(0.5, 1.5, logits.shape[-1], device=logits.device, dtype=logits.dtype)
-        for t in sorted({0, s.n_token // 2 - 1, s.n_token - 2}):
-            gradient, = torch.autograd.grad((logits[:, t] * weights).sum(), embedded, retain_graph=True)
-            gradient = by_position(s, gradient).float()
-            if not bool(torch.isfinite(gradient).all()):
-                return UNKNOWN
-            allowed = 1e-6 * float(gradient.abs().max())
-            if float(gradient[:, t + 1:].abs().max()) > allowed:
-                return False
-            past |= t > 0 and float(gradient[:, :t].abs().max()) > SHOWS * allowed
-        return True if past else UNKNOWN
-    except Exception:
-        return UNKNOWN

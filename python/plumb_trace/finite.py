@@ -9,17 +9,29 @@ class Found(Exception):
     """Ends the replay."""
 
 
-def first_non_finite(root, args, kwargs):
-    """One sentence: the first parameter, module output or gradient that is not finite. Inside of `isolated`."""
+def not_finite(t):
+    """Which elements are a finding. The infinities of masks are none: squares (of positions), and columns of nothing but -Infinity (logits
+    of a vocabulary that is padded)."""
+    bad = ~torch.isfinite(t)
+    if t.dtype.is_floating_point and t.dim() >= 2 and bool(bad.any()):
+        if t.shape[-1] == t.shape[-2]:
+            return torch.isnan(t)
+        low = t == -float("inf")
+        bad &= ~low.reshape(-1, t.shape[-1]).all(0)
+    return bad
+
+
+def first_non_finite(root, subject, args, kwargs):
+    """One sentence: the first parameter, module output or gradient that is not finite. `subject` is a copy of `root` that may run."""
     for name, p in root.named_parameters():
         if not bool(torch.isfinite(p.detach()).all()):
             return f"the parameter {name} is not finite"
-    handles, names = [], {module: name or "the model" for name, module in root.named_modules()}
+    handles, names = [], {module: name or "the model" for name, module in subject.root.named_modules()}
+    args, kwargs = subject.fresh(args, kwargs)
 
     def look(module, arguments, output):
         for t in tensors_in(output):
-            # Attention masks are made of infinities and are no finding.
-            bad = torch.isnan(t) if t.dtype.is_floating_point and t.dim() >= 2 and t.shape[-1] == t.shape[-2] else ~torch.isfinite(t)
+            bad = not_finite(t)
             if bool(bad.any()):
                 first = int(bad.reshape(-1).to(torch.uint8).argmax())
                 raise Found(f"the first module output that is not finite is {names[module]} ({type(module).__name__}; element {first} "
@@ -29,7 +41,7 @@ def first_non_finite(root, args, kwargs):
         handles.append(module.register_forward_hook(look))
     try:
         with torch.no_grad(), uncompiled():
-            root(*args, **kwargs)
+            subject.root(*args, **kwargs)
     except Found as found:
         return str(found)
     finally:

@@ -10,7 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 KWARG_HOOKS = "with_kwargs" in torch.nn.Module.register_forward_pre_hook.__code__.co_varnames
-ADD = {"add", "sub", "lerp", "addcmul"}
+ADD = {"add", "sub", "rsub", "lerp", "addcmul"}
 # Functions whose result carries the values of their first tensor: a copy, a view, a cast, or noise on top of it.
 CARRY = {"dropout", "contiguous", "to", "type", "type_as", "float", "half", "bfloat16", "double", "clone", "view", "view_as", "reshape",
          "flatten", "unflatten", "squeeze", "unsqueeze", "transpose", "permute", "movedim", "swapaxes", "t", "T", "mT", "expand",
@@ -35,13 +35,13 @@ def tensors_in(value, depth=0):
 
 
 def name_of(func):
-    """`add` for torch.add, Tensor.__add__, __radd__ and add_; `T` for the attribute's getter."""
+    """`add` for torch.add, Tensor.__add__, __radd__ and add_; `rsub` for what takes its first from its second; `T` for the attribute's getter."""
     name = getattr(func, "__name__", "")
     if name == "__get__":
         return getattr(getattr(func, "__self__", None), "__name__", name)
     if name.startswith("__") and name.endswith("__"):
         name = name[2:-2]
-        if name[1:] in ("add", "sub", "mul", "truediv", "div", "matmul") and name[0] in "ir":
+        if name[1:] in ("add", "sub", "mul", "truediv", "div", "matmul") and name[0] in "ir" and name not in ("rsub", "rtruediv", "rdiv"):
             name = name[1:]
     return name.strip("_")
 
@@ -69,7 +69,7 @@ class Recorder(TorchFunctionMode):
 
     def __init__(self, root):
         super().__init__()
-        self.nodes, self.calls, self.tensors, self.producer = [], [], [], []
+        self.nodes, self.calls, self.tensors, self.producer, self.versions = [], [], [], [], []
         self.number = {}  # id of a tensor object -> its newest value; `tensors` keeps the objects, so no id comes twice
         self.stack, self.handles = [], []
         self.busy = False  # what we ask a tensor ourselves is no part of the graph
@@ -84,6 +84,7 @@ class Recorder(TorchFunctionMode):
             number = len(self.tensors)
             self.number[id(tensor)] = number
             self.tensors.append(tensor)
+            self.versions.append(version(tensor))
             self.producer.append(producer)
             if producer is not None:
                 producer.outputs.append(number)
@@ -177,6 +178,10 @@ class Recorder(TorchFunctionMode):
                 memo[v] = any(memo[i] for i in node.inputs)
             todo.pop()
         return memo[value]
+
+    def stale(self, value):
+        """Whether the tensor of a value was changed in place since."""
+        return version(self.tensors[value]) != self.versions[value]
 
     def ancestors(self, value, stop=lambda v: False, begin=0):
         """Values that `value` was computed from, itself first; not past those that `stop` accepts (they are given too)."""

@@ -1,4 +1,4 @@
-"""Running somebody's model beside his training without leaving a trace in it: random state, buffers and gradients stay as they are."""
+"""Running somebody's model beside his training without leaving a trace in it: a copy runs, and random state stays as it is."""
 import contextlib
 import random
 import sys
@@ -7,6 +7,8 @@ import warnings
 import torch
 
 from .errors import TraceError
+from .hooks import Hook
+from .twin import Twin, copied
 
 
 depth = 0  # how many `isolated` are open
@@ -76,7 +78,7 @@ def isolated(root):
 
     depth += 1
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), without_global_hooks(), without_autocast_cache():
             warnings.simplefilter("ignore")  # of the model's: they would be ours, and hide those of the training itself
             yield rewind
     finally:
@@ -89,6 +91,94 @@ def isolated(root):
             for buffer, kept in buffers:
                 if not torch.equal(buffer, kept):
                     buffer.copy_(kept)
+
+
+@contextlib.contextmanager
+def without_global_hooks():
+    """Hooks on every module are not ours to wake."""
+    tables = [t for name, t in vars(torch.nn.modules.module).items() if name.startswith("_global_") and name.endswith("_hooks")
+              and isinstance(t, dict)]
+    kept = [dict(t) for t in tables]
+    for table in tables:
+        table.clear()
+    try:
+        yield
+    finally:
+        for table, hooks in zip(tables, kept):
+            table.clear()
+            table.update(hooks)
+
+
+@contextlib.contextmanager
+def without_autocast_cache():
+    """Weights that our passes cast are not kept until the loop's autocast ends."""
+    enabled = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(enabled)
+
+
+class Subject:
+    """What is looked at: `root` is run as often as it takes, each time `fresh` arguments; `rewind` sets the random state back."""
+
+    def __init__(self, twin, rewind):
+        self.twin, self.rewind = twin, rewind
+
+    @property
+    def root(self):
+        return self.twin.root
+
+    def renew(self):
+        """After a run that broke: the model as it was."""
+        self.twin.renew()
+        self.rewind()
+
+    def fresh(self, args, kwargs):
+        """Copies of the arguments: a forward pass may fill a cache that it is given."""
+        return copied((args, kwargs))
+
+
+class Itself:
+    """In a twin's place where nothing is being trained and the model cannot be copied."""
+    left_out = {}
+
+    def __init__(self, root):
+        self.root = root
+
+    def renew(self):
+        pass
+
+    def theirs(self, tensor):
+        return tensor
+
+
+@contextlib.contextmanager
+def beside(root, or_itself=False):
+    """Yields a Subject, a copy of `root`. Raises TraceError where there can be none (unless `or_itself`), or where the copy runs modules of
+    `root`'s own."""
+    require_alone(root)
+    try:
+        twin = Twin(root)
+    except TraceError:
+        if not or_itself:
+            raise
+        with isolated(root) as rewind:
+            yield Subject(Itself(root), rewind)
+        return
+    paths = {module: path or "the model itself" for path, module in root.named_modules()}
+
+    def touched(module, *_):
+        raise TraceError(f"a copy of the model still calls modules of the original ({paths[module]}), and is not run beside the training")
+
+    with isolated(torch.nn.Identity()) as rewind:
+        handles = [module.register_forward_pre_hook(Hook(touched)) for module in paths]
+        try:
+            yield Subject(twin, rewind)
+        finally:
+            for handle in handles:
+                handle.remove()
 
 
 @contextlib.contextmanager
@@ -146,9 +236,11 @@ def cut(args, kwargs, samples=2, axis=0):
     return tuple(part(a) for a in args), {key: part(value) for key, value in kwargs.items()}
 
 
-def replaced(args, kwargs, old, new):
-    """The call with tensor `new` where `old` was."""
+def with_ids(args, kwargs, ids):
+    """The call with other token ids."""
+    old = token_ids(args, kwargs)
+
     def put(value):
-        return new if value is old else value
+        return ids if value is old else value
 
     return tuple(put(a) for a in args), {key: put(value) for key, value in kwargs.items()}

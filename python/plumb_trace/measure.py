@@ -6,15 +6,15 @@ Definitions are those of plumb's probes: population standard deviations, sums in
 import math
 
 import torch
+from torch import overrides
 from torch.overrides import TorchFunctionMode
 
 from .attention import Stats, multi_head, scaled_dot_product, sum_dtype
 from .graph import KWARG_HOOKS, name_of, tensors_in
-from .hooks import Hook
+from .hooks import ALWAYS, Hook
 from .norms import FUNCTIONS
 
 CHUNK = 1 << 22  # logits at a time
-ALWAYS = "always_call" in torch.nn.Module.register_forward_hook.__code__.co_varnames
 
 
 def std(t):
@@ -98,6 +98,8 @@ class Capture(TorchFunctionMode):
         super().__init__()
         self.root, self.structure, self.low, self.trouble = root, structure, low, trouble
         self.handles, self.on = [], False
+        self.passes = 0  # forward passes so far
+        self.mixed = False  # whether a backward pass may be of several forward passes
         self.reset()
 
     def reset(self):
@@ -128,14 +130,16 @@ class Capture(TorchFunctionMode):
     def start(self):
         """At the beginning of a forward pass."""
         self.stop()
+        self.mixed = self.passes > 0 and (self.mixed or all(g is None for g in self.grad))
         self.reset()
+        self.passes += 1
         self.on = True
-        self.__enter__()
+        self.__enter__() if ALWAYS else push_below(self)
 
     def stop(self):
         if self.on:
             self.on = False
-            self.__exit__(None, None, None)
+            self.__exit__(None, None, None) if ALWAYS else take_out(self)
 
     def guard(self, name, function):
         """A hook that never breaks the model, keeps no graph, and computes in full precision under autocast."""
@@ -160,14 +164,20 @@ class Capture(TorchFunctionMode):
             self.block = None
             d = self.structure.d_model
             t = next((t for t in tensors_in(output) if t.is_floating_point() and t.dim() >= 2 and d in (None, t.shape[-1])), None)
-            if t is None or not (self.on or t.requires_grad):
-                return  # an evaluation between backward and step; what checkpointing runs again has gradients
+            if t is None or not self.on and (self.mixed or not t.requires_grad):
+                return  # an evaluation between backward and step; what checkpointing runs again has gradients, of one pass or another
             no_grad, no_cast = self.quiet(t.device)
             with no_grad, no_cast:
                 self.act[i] = std(t)
             if t.requires_grad:
-                t.register_hook(self.guard("grad_std", lambda g: self.grad.__setitem__(i, std(g))))
+                t.register_hook(self.guard("grad_std", self.take_gradient(i, self.passes)))
         return leave
+
+    def take_gradient(self, i, of):
+        def take(g):
+            if of == self.passes:  # an earlier forward pass's gradient is not what the other numbers are of
+                self.grad[i] = std(g)
+        return take
 
     def enter_norm(self, module, args, kwargs=None):
         i = self.block
@@ -243,6 +253,28 @@ class Capture(TorchFunctionMode):
                   "attn_max_logit": [a.max for a in self.attention], "norm_in_std": self.norm_in}
         return ({name: v for name, v in values.items() if v is not None},
                 {name: v for name, v in layers.items() if any(x is not None for x in v)})
+
+
+def push_below(mode):
+    """Enters a mode below all others, so that whoever leaves his own leaves his own, whenever ours goes. For PyTorch before 2.1, where ours
+    goes late when a forward pass raises."""
+    above = []
+    while overrides._len_torch_function_stack():
+        above.append(overrides._pop_mode())
+    for m in (mode, *reversed(above)):
+        overrides._push_mode(m)
+
+
+def take_out(mode):
+    """Leaves a mode wherever it is among others."""
+    above = []
+    while overrides._len_torch_function_stack():
+        top = overrides._pop_mode()
+        if top is mode:
+            break
+        above.append(top)
+    for m in reversed(above):
+        overrides._push_mode(m)
 
 
 LOOKS = {"scaled_dot_product_attention": Capture.see_attention, "multi_head_attention_forward": Capture.see_attention,

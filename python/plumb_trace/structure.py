@@ -1,15 +1,15 @@
-"""The parts of a decoder-like module, found by tracing one forward pass: embedding, blocks, their norms, logits and head."""
-import collections
+"""The parts of a decoder-like module, found by tracing one forward pass: embedding, blocks (see blocks.py), logits and head."""
 import dataclasses
 import re
 
 import torch
 
 from . import norms as norm_probe
-from .block import Block, Reader, is_attention
+from .block import is_attention
+from .blocks import find_blocks, module_at, read_blocks
 from .errors import TraceError
 from .graph import ADD, CARRY, PRODUCT, SCALE, Recorder, tensors_in
-from .isolate import cut, isolated, token_ids, uncompiled
+from .isolate import cut, token_ids, uncompiled
 
 ELEMENTWISE = CARRY | SCALE | ADD | {"tanh"}
 
@@ -36,28 +36,35 @@ class Structure:
     embedding: torch.Tensor = None  # the token embedding's weight
     embedding_path: str = None
     embedded: int = None  # the value that the lookup made
-    blocks: list = dataclasses.field(default_factory=list)  # [(path, module)]
+    blocks: list = dataclasses.field(default_factory=list)  # [(path, module)], also of those that the traced pass did not call
     block_calls: list = dataclasses.field(default_factory=list)
     shapes: list = dataclasses.field(default_factory=list)  # a `Block` each
-    norm_sites: list = dataclasses.field(default_factory=list)  # per block: a module, an ordinal of a function, or None
+    norm_sites: list = dataclasses.field(default_factory=list)  # per block: a module (or its path), an ordinal of a function, or None
     logits: int = None
-    logits_at: int = None  # which tensor of the output the logits are
+    logits_at: int = None  # which tensor of the output the logits are, of those of their width
+    loss_at: int = None  # which tensor of the output is a number that was computed from the logits, of all numbers
     classes: int = None  # how many numbers a position's logits are
     head_weight: torch.Tensor = None
     head_path: str = None
     head_input: int = None
+    why_not: str = None  # why no numbers of blocks can be measured, a sentence
+    counted: bool = True  # whether the blocks are all there are
+    beside: bool = False  # whether there is attention outside of the blocks, as in the encoder of an encoder-decoder
     graph: Recorder = None
     norms: dict = None
     hints: list = None
 
     def logits_of(self, output):
-        """The logits in what the model returned, or None. Their place decides only between tensors of their width: models that are
-        given targets return a loss before them."""
+        """The logits in what the model returned, or None. (Models that are given targets return a loss before them.)"""
         if self.logits_at is None:
             return None
-        fits = [(at != self.logits_at, at, t) for at, t in enumerate(tensors_in(output))
-                if t.is_floating_point() and t.dim() >= 2 and t.shape[-1] == self.classes]
-        return min(fits, key=lambda f: f[:2])[2] if fits else None
+        fits = [t for t in tensors_in(output) if t.is_floating_point() and t.dim() >= 2 and t.shape[-1] == self.classes]
+        return fits[min(self.logits_at, len(fits) - 1)] if fits else None
+
+    def loss_of(self, output):
+        """The model's own loss in what it returned, or None."""
+        numbers = numbers_in(output)
+        return numbers[self.loss_at] if self.loss_at is not None and self.loss_at < len(numbers) else None
 
     def by_position(self, t, samples):
         """(samples, positions, …), whatever the order of the axes and whether the first two are one."""
@@ -66,19 +73,28 @@ class Structure:
         return t.transpose(0, 1) if self.time_axis == 0 and t.shape[1] == samples else t
 
     def drop_graph(self):
-        """Lets the traced pass's tensors go."""
-        self.graph = self.norms = self.hints = self.ids = None
+        """Lets the traced pass's tensors and the copy's modules go."""
+        self.graph = self.norms = self.hints = self.ids = self.embedding = self.head_weight = None
         self.block_calls, self.shapes = [], []
 
+    def settle(self, root):
+        """From here on the modules are those of `root`, the original of what was traced."""
+        modules = dict(root.named_modules())
+        sites = {call.path: modules.get(site) if isinstance(site, str) else site for call, site in zip(self.block_calls, self.norm_sites)}
+        self.blocks = [(path, modules[path]) for path, _ in self.blocks] if not self.why_not else []
+        self.norm_sites = [sites.get(path) for path, _ in self.blocks]
+        self.drop_graph()
 
-def inspect(root, args, kwargs, mapping, rewind):
-    """Traces root(*args, **kwargs) once, with gradients. Inside of `isolated`; `rewind` is what it yields."""
+
+def inspect(subject, args, kwargs, mapping):
+    """Traces one call of the subject's model, with gradients."""
+    root, (args, kwargs) = subject.root, subject.fresh(args, kwargs)
     s = Structure(mapping)
     ids = token_ids(args, kwargs)
     if ids is None:
         raise TraceError("the model's arguments have no tensor of token ids (whole numbers, two dims); give it one, or trace a part "
                          "that takes ids")
-    rewind()
+    subject.rewind()
     with torch.enable_grad(), uncompiled(), Recorder(root) as graph:
         output = root(*args, **kwargs)
     s.graph, s.ids = graph, ids
@@ -86,33 +102,25 @@ def inspect(root, args, kwargs, mapping, rewind):
     s.time_axis = time_axis(s)
     s.n_token = ids.shape[s.time_axis] if ids.dim() == 2 else ids.shape[0]
     s.norms, s.hints = norm_probe.find(graph, s.d_model or 0)
-    rewind()
     find_blocks(s, root)
     find_logits(s, output)
     find_head(s, root)
-    for call in s.block_calls:
-        source, out = stream_of(graph, call, s.d_model)
-        shape = Block()
-        if source is not None:
-            shape = Reader(graph, s.norms, source, out, call.begin, s.n_token).read()
-        s.shapes.append(shape)
-        s.norm_sites.append(norm_site(s, call, shape.attn_norm))
+    read_blocks(s)
     return s
 
 
-def inspect_batch(root, args, kwargs, mapping):
-    """(structure, args, kwargs of the first samples): `inspect` in isolation. The whole batch is traced where its start is refused."""
+def inspect_batch(subject, args, kwargs, mapping):
+    """(structure, args, kwargs of the first samples). The whole batch is traced where its start is refused."""
     small = cut(args, kwargs, axis=1 if mapping.batch_first is False else 0)
-    with isolated(root) as rewind:
-        try:
-            return inspect(root, *small, mapping, rewind), *small
-        except TraceError:
+    try:
+        return inspect(subject, *small, mapping), *small
+    except TraceError:
+        raise
+    except Exception:
+        if small[0] is args:
             raise
-        except Exception:
-            if small[0] is args:
-                raise
-    with isolated(root) as rewind:
-        return inspect(root, args, kwargs, mapping, rewind), args, kwargs
+    subject.renew()
+    return inspect(subject, args, kwargs, mapping), args, kwargs
 
 
 def time_axis(s):
@@ -158,89 +166,48 @@ def find_embedding(s, root):
             return
 
 
-def module_at(root, path, what):
-    modules = dict(root.named_modules())
-    if path not in modules:
-        near = [p for p in modules if p.rpartition(".")[2] == path.rpartition(".")[2]] or [p for p in modules if p.count(".") < 2 and p]
-        raise TraceError(f"the model has no module '{path}' ({what}=); it has {', '.join(near[:8])}")
-    return modules[path]
-
-
-def stream_of(graph, call, d_model):
-    """(input, output) values of a block call: floating tensors of one shape whose last axis is the stream's; (None, None)."""
-    def fits(v):
-        t = graph.tensors[v]
-        return t.is_floating_point() and t.dim() >= 2 and (d_model is None or t.shape[-1] == d_model)
-
-    source = next((v for v in call.inputs if fits(v)), None)
-    if source is None:
-        return None, None
-    shape = graph.tensors[source].shape
-    out = next((v for v in call.outputs if fits(v) and graph.tensors[v].shape == shape and v != source), None)
-    return (source, out) if out is not None else (None, None)
-
-
-def find_blocks(s, root):
-    """The siblings of one class that hold an attention each; of several such groups the largest, then those in a list, then the
-    outermost. Without any visible attention, the siblings with most parameters."""
-    graph = s.graph
-    attention = [n.index for n in graph.nodes if is_attention(graph, n, s.n_token)]
-    times = collections.Counter(call.path for call in graph.calls)
-    groups = collections.defaultdict(list)
-    for call in graph.calls:
-        parent = call.path.rpartition(".")[0]
-        if call.path and times[call.path] == 1 and stream_of(graph, call, s.d_model)[0] is not None:
-            groups[parent, type(call.module)].append(call)
-            groups[parent, None].append(call)
-    modules = dict(root.named_modules())
-    if s.mapping.blocks is not None:
-        module_at(root, s.mapping.blocks, "blocks")
-        chosen = groups.get((s.mapping.blocks, None))
-        if not chosen:
-            raise TraceError(f"blocks='{s.mapping.blocks}' holds no module that takes and gives the stream; name the list of blocks")
-        return set_blocks(s, chosen)
-
-    def holds_attention(call):
-        return any(call.begin <= i < call.end for i in attention)
-
-    ranked = []
-    for (parent, kind), calls in groups.items():
-        in_list = isinstance(modules.get(parent), (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict))
-        if kind is None and not (in_list and all(holds_attention(c) for c in calls)):
-            continue
-        with_attention = [c for c in calls if holds_attention(c)]
-        weight = sum(p.numel() for c in calls for p in c.module.parameters())
-        if with_attention:
-            ranked.append(((1, len(with_attention), in_list, -parent.count("."), kind is None), with_attention))
-        elif not attention and len(calls) > 1:
-            ranked.append(((0, weight, in_list, -parent.count("."), False), calls))
-    if ranked:
-        set_blocks(s, max(ranked, key=lambda r: r[0])[1])
-
-
-def set_blocks(s, calls):
-    s.block_calls = sorted(calls, key=lambda c: c.begin)
-    s.blocks = [(c.path, c.module) for c in s.block_calls]
+def numbers_in(output):
+    return [t for t in tensors_in(output) if t.numel() == 1 and t.is_floating_point()]
 
 
 def find_logits(s, output):
-    """The output's tensor over the vocabulary; where the model returns none, what its cross-entropy read."""
+    """The output's tensor over the vocabulary; where the model returns none, what its cross-entropy read. Of several the one that is called
+    logits, or the only one that the last block's output made: else there are none, since one may be an auxiliary head's."""
     graph = s.graph
-    best = None
-    for at, tensor in enumerate(tensors_in(output)):
+    ranked = []
+    for tensor in tensors_in(output):
         value = graph.number.get(id(tensor))
         if value is None or not tensor.is_floating_point() or tensor.dim() < 2:
             continue
         score = (tensor.shape[-1] == s.vocab_size, tensor.shape[-1] != s.d_model, tensor.numel())
-        if (score[0] or score[1]) and (best is None or score > best[0]):
-            best = (score, at, value)
-    if best:
-        _, s.logits_at, s.logits = best
+        if score[0] or score[1]:
+            ranked.append((score, value))
+    best = max((score for score, _ in ranked), default=None)
+    several = list(dict.fromkeys(value for score, value in ranked if score == best))
+    if len(several) > 1:
+        several = main_logits(s, output, several)
+    if len(several) == 1:
+        s.logits = several[0]
         s.classes = graph.tensors[s.logits].shape[-1]
-        return
-    for node in graph.nodes:
-        if node.name == "cross_entropy":
-            s.logits = graph.follow(node.inputs[0], CARRY)
+        fits = [t for t in tensors_in(output) if t.is_floating_point() and t.dim() >= 2 and t.shape[-1] == s.classes]
+        s.logits_at = next(at for at, t in enumerate(fits) if graph.number.get(id(t)) == s.logits)
+    elif not several:
+        for node in graph.nodes:
+            if node.name == "cross_entropy":
+                s.logits = graph.follow(node.inputs[0], CARRY)
+    if s.logits is not None:
+        made = [graph.number.get(id(t)) for t in numbers_in(output)]
+        s.loss_at = next((at for at, value in enumerate(made) if value is not None and graph.descends(value, {s.logits})), None)
+
+
+def main_logits(s, output, values):
+    """Those of several candidates that are the model's logits: one, if anything tells."""
+    named = getattr(output, "logits", None) if not isinstance(output, dict) else output.get("logits")
+    if isinstance(named, torch.Tensor) and s.graph.number.get(id(named)) in values:
+        return [s.graph.number[id(named)]]
+    last = set(s.block_calls[-1].outputs) if s.block_calls else set()
+    late = [v for v in values if s.graph.descends(v, last)]
+    return late if len(late) == 1 else values
 
 
 def find_head(s, root):
@@ -267,17 +234,6 @@ def find_head(s, root):
     if s.mapping.head is not None:
         weight = getattr(module_at(root, s.mapping.head, "head"), "weight", None)
         s.head_path, s.head_weight = s.mapping.head, weight if weight is not None else s.head_weight
-
-
-def norm_site(s, call, norm):
-    """How a probed step finds the attention branch's norm: its module, or the how-manieth norm function of the block it is."""
-    if norm is None:
-        return None
-    if norm.module is not None:
-        return norm.module
-    node = s.graph.producer[next(v for v, n in s.norms.items() if n is norm)]
-    same = [n for n in s.graph.nodes[call.begin:call.end] if n.name in norm_probe.FUNCTIONS]
-    return same.index(node)
 
 
 def common(paths):

@@ -8,24 +8,20 @@ import weakref
 
 import torch
 
-from . import facts, measure
+from . import causal, facts, measure
 from .errors import TraceError
 from .finite import first_non_finite
 from .graph import KWARG_HOOKS
-from .hooks import Hook
-from .isolate import as_call, inside, isolated, require_alone, spread, token_ids, unwrap, waits_for_nobody
+from .hooks import ALWAYS, Hook, Leash, Watch
+from .isolate import as_call, beside, inside, require_alone, spread, token_ids, unwrap, waits_for_nobody
 from .structure import Mapping, inspect_batch
 from .version import VERSION
-from .writer import Writer
+from .writer import Writer, require_json
 
 FLUSH_SECONDS = 5.0  # rows of an accelerator wait this long at most
 FLUSH_ROWS = 25
+TRIES = 3  # forward passes before which the structure is looked for, where looking breaks
 attached = weakref.WeakKeyDictionary()  # module -> its open Trace
-
-
-def compiling():
-    compiler = getattr(torch, "compiler", None)
-    return compiler is not None and getattr(compiler, "is_compiling", bool)()
 
 
 def rank():
@@ -44,8 +40,8 @@ def attach(model, out="trace.jsonl", every=25, *, step=0, tokens=0, overwrite=Fa
         trace.step(loss, optimizer)   # after backward, before clipping and optimizer.step()
 
     Every step has loss, lr, grad_norm and tokens; every `every` steps have the probes too (0: never). The first forward pass with
-    gradients is preceded by a few passes over its first two samples that find the model's parts; they are written as facts, and
-    random state, buffers and gradients are as before afterwards. Nothing that is computed changes.
+    gradients is preceded by a few passes of a copy of the model over its first two samples, which find the model's parts; they are written
+    as facts. Nothing that is computed changes.
 
     model: any module, also inside DistributedDataParallel (only rank 0 writes) or torch.compile (probed steps run uncompiled).
     step, tokens: updates applied and tokens seen so far; with step > 0 an existing trace is cut there and gone on with. overwrite: replaces an existing file.
@@ -60,8 +56,9 @@ def attach(model, out="trace.jsonl", every=25, *, step=0, tokens=0, overwrite=Fa
     root = unwrap(model)
     if not isinstance(root, torch.nn.Module):
         raise TraceError(f"attach takes a torch.nn.Module, not {type(model).__name__}; give it the model that the loop calls")
-    if not isinstance(every, int) or every < 0 or not isinstance(step, int) or step < 0:
-        raise TraceError(f"every={every!r} and step={step!r} must be whole numbers, 0 or more")
+    for name, value in (("every", every), ("step", step), ("tokens", tokens)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise TraceError(f"{name}={value!r} must be a whole number, 0 or more")
     if root in attached:
         raise TraceError(f"this model already writes {attached[root].path}; call close() on that trace first")
     if config is not None and not isinstance(config, dict):
@@ -107,14 +104,15 @@ class Trace(Silent):
     def __init__(self, model, root, writer, every, step, tokens, update_ratio, mapping, given):
         self.root, self.writer, self.every, self.now, self.mapping, self.given = root, writer, every, step, mapping, given
         self.path, self.watches_update = writer.path, update_ratio
-        self.structure = self.capture = self.before = self.stance = self.update_handle = None
+        self.structure = self.capture = self.before = self.stance = self.update_handle = self.watch = self.failure = None
         self.inspected = self.closed = self.told_non_finite = False
+        self.tries = 0
         self.warned, self.pending, self.flushed = set(), [], time.monotonic()
         self.tokens, self.step_tokens, self.usual_tokens, self.world = tokens, 0, 0, rank()[1]
         self.last_call = None
         self.spread, self.independent = spread(root), waits_for_nobody(model)
         extra = {"with_kwargs": True} if KWARG_HOOKS else {}
-        always = {"always_call": True} if measure.ALWAYS else {}
+        always = {"always_call": True} if ALWAYS else {}
         self.handles = [root.register_forward_pre_hook(Hook(self.entered), **extra), root.register_forward_hook(Hook(self.left), **always)]
         self.counts_outside = model is not root and hasattr(model, "_orig_mod")
         if self.counts_outside:
@@ -136,10 +134,16 @@ class Trace(Silent):
         micro-batch on this rank.
         """
         self.require_open()
-        if not isinstance(loss, (torch.Tensor, int, float)) or isinstance(loss, torch.Tensor) and loss.numel() != 1:
+        if not is_number(loss):
             raise TraceError("trace.step takes the step's loss, one number or a tensor of one element, as its first argument")
         if optimizer is not None and not hasattr(optimizer, "param_groups"):
             raise TraceError(f"trace.step takes the optimizer as its second argument, not {type(optimizer).__name__}")
+        if lr is not None and not is_number(lr):
+            raise TraceError(f"trace.step takes the learning rate as a number (lr=), not {type(lr).__name__}")
+        if not is_number(grad_scale) or not float(grad_scale) > 0:
+            raise TraceError(f"trace.step takes what the loss was multiplied by as a number above 0 (grad_scale=), not {grad_scale!r}")
+        if self.failure is not None:  # the loop's own forward pass went well, ours did not
+            self.trouble("the model's structure", self.failure)
         try:
             self.measure_update()
             self.one_step(loss, optimizer, lr, grad_scale)
@@ -154,6 +158,8 @@ class Trace(Silent):
         for name, value in numbers.items():
             if name in ("row", "step", "layers", "crc"):
                 raise TraceError(f"'{name}' is a key of every row; log it under another name")
+            if not is_number(value):
+                raise TraceError(f"trace.log takes numbers, and {name} is {type(value).__name__}; other things are facts")
         self.flush()
         with self.careful("log"):
             self.writer.step(self.now, {name: float(value) for name, value in numbers.items()})
@@ -161,6 +167,11 @@ class Trace(Silent):
     def fact(self, name, value):
         """Writes a fact; the last row of a name counts, so this corrects what was found."""
         self.require_open()
+        if not isinstance(name, str):
+            raise TraceError(f"trace.fact takes a name and a value, and the name is {type(name).__name__}; give it as text")
+        if isinstance(value, torch.Tensor):
+            value = value.item() if value.numel() == 1 else value.tolist()
+        require_json(value, f"the fact {name}")
         with self.careful("fact"):
             self.writer.fact(name, value)
 
@@ -169,6 +180,8 @@ class Trace(Silent):
         if self.closed:
             return
         self.closed = True
+        if self.failure is not None:
+            self.trouble("the model's structure", self.failure)
         with self.careful("update_ratio"):
             self.measure_update()
         self.flush()
@@ -218,6 +231,9 @@ class Trace(Silent):
                 self.stance = stance("force_eager")
 
     def disarm(self):
+        if self.watch:
+            self.watch.remove()
+            self.watch = None
         if self.capture:
             self.capture.remove()
             self.capture = None
@@ -238,8 +254,8 @@ class Trace(Silent):
         self.last_call = (args, kwargs)
 
     def entered(self, module, args, kwargs=None):
-        if compiling() or module is not self.root or inside() or self.closed or not torch.is_grad_enabled():
-            return
+        if module is not self.root or inside() or self.closed or not torch.is_grad_enabled():
+            return None
         with self.careful("forward"):
             call = (args, kwargs or {})
             if token_ids(*call) is None and self.given is not None:
@@ -248,45 +264,73 @@ class Trace(Silent):
                 self.count(*call)
             if not self.inspected:
                 self.find_structure(*(self.given or call))
-            if self.probed() and self.structure is not None and self.structure.blocks:
+            if self.probed() and self.structure is not None:
                 if self.capture is None:
-                    low = self.mask_low
-                    self.capture = measure.Capture(self.root, self.structure, low, self.trouble)
+                    self.capture = measure.Capture(self.root, self.structure, self.mask_low, self.trouble)
                     self.capture.install()
                 self.capture.start()
+                if not ALWAYS:
+                    return self.leashed(args, kwargs)
+        return None
+
+    def leashed(self, args, kwargs):
+        """The arguments as they are, in a tuple that ends the watch of this pass when the pass lets it go."""
+        leash, capture, of = Leash(args), self.capture, self.capture.passes
+        leash.over = lambda: capture.stop() if capture.passes == of else None
+        return (leash, kwargs) if KWARG_HOOKS else leash
 
     def left(self, module, args, output):
-        if compiling() or module is not self.root or inside() or self.closed or self.capture is None or not self.capture.on:
+        if module is not self.root or inside() or self.closed:
+            return
+        if self.watch is not None:
+            with self.careful("hooks"):
+                self.end_watch()
+        if self.capture is None or not self.capture.on:
             return
         with self.careful("logits"):
             samples = self.samples_of(self.last_call)
             self.capture.finish(output, lambda t: self.structure.by_position(t, samples))
+
+    def end_watch(self):
+        """After the first forward pass: what was found without hooks that change the pass is not true of it."""
+        watch, self.watch = self.watch, None
+        watch.remove()
+        if watch.mattered:
+            self.trouble("facts", TraceError("a hook of yours changes what the model computes, and cannot be copied with it"))
+            for name in self.found:
+                self.writer.fact(name, facts.UNKNOWN)
 
     def samples_of(self, call):
         ids = token_ids(*call)
         return ids.shape[1 - self.structure.time_axis] if ids is not None and ids.dim() == 2 else 1
 
     def find_structure(self, args, kwargs):
-        """Once: the parts of the model, as facts. Runs it several times on the first samples."""
-        self.inspected = True
+        """Once: the parts of the model, as facts. Runs a copy of it several times on the first samples. Where that breaks, the batch may be one
+        that breaks the loop's own pass too, and the next one is tried."""
+        self.tries += 1
+        self.failure, self.inspected = None, True
         try:
             require_alone(self.root, self.independent)
-            structure, *small = inspect_batch(self.root, args, kwargs, self.mapping)
-            found = facts.facts_of(structure, self.root)
-            with isolated(self.root) as rewind:
-                found["causal"] = facts.verdict(*facts.causality(structure, self.root, *small, rewind))
-            for name, value in found.items():
-                self.writer.fact(name, value)
-            self.mask_low = mask_low(found["mask_value"])
-            if not structure.blocks:
-                self.trouble("the numbers of blocks", TraceError("no blocks were found; name their list with blocks="))
-            structure.drop_graph()
-            self.structure = structure
+            with beside(self.root) as subject:
+                structure, *small = inspect_batch(subject, args, kwargs, self.mapping)
+                self.found = facts.facts_of(structure, subject)
+                self.found["causal"] = causal.fact(structure, subject, *small)
+                structure.settle(self.root)
         except Exception as error:
-            self.trouble("the model's structure", error)
+            self.failure, self.inspected = error.with_traceback(None), self.tries >= TRIES
+            error.__context__ = None  # whose frames hold the copy
+            return
+        for name, value in self.found.items():
+            self.writer.fact(name, value)
+        self.mask_low = mask_low(self.found["mask_value"])
+        self.structure = structure
+        if structure.why_not:
+            self.trouble("the numbers of blocks", TraceError(structure.why_not))
+        if subject.twin.left_out:
+            self.watch = Watch(self.root, subject.twin.left_out)
 
     def one_step(self, loss, optimizer, lr, grad_scale):
-        if lr is None and optimizer is not None:
+        if lr is None and optimizer is not None and optimizer.param_groups:
             lr = optimizer.param_groups[0]["lr"]
         gradients = [p.grad.detach() for p in self.root.parameters() if p.grad is not None]
         norm = measure.norm_of(gradients) if not self.spread else None
@@ -311,7 +355,7 @@ class Trace(Silent):
                     layers["weight_rms"] = [measure.weight_rms(m) for m in matrices]
                 if self.watches_update:
                     self.before = (self.now, [(m, [p.detach().clone() for p in m]) for m in matrices])
-                    self.watch(optimizer)
+                    self.await_update(optimizer)
         self.usual_tokens = self.step_tokens or self.usual_tokens
         self.tokens += self.usual_tokens * self.world
         self.step_tokens = 0
@@ -325,10 +369,12 @@ class Trace(Silent):
         """Whether writing a row now would wait for a device."""
         return any(isinstance(v, torch.Tensor) and v.device.type != "cpu" for v in row.values())
 
-    def watch(self, optimizer):
-        """Measures the update right after it, where the optimiser has hooks; else at the next step, before the next update."""
+    def await_update(self, optimizer):
+        """Measures the update right after it, where one optimiser makes all of it and has hooks; else at the next step, before the next one."""
         if hasattr(optimizer, "register_step_post_hook"):
-            self.update_handle = optimizer.register_step_post_hook(lambda *_: self.measure_update())
+            moved = {id(p) for group in optimizer.param_groups for p in group["params"]}
+            if all(id(p) in moved for m, _ in self.before[1] for p in m if p.requires_grad):
+                self.update_handle = optimizer.register_step_post_hook(Hook(lambda *_: self.measure_update()))
 
     def measure_update(self):
         if self.before is None:
@@ -362,10 +408,19 @@ class Trace(Silent):
         if self.last_call is not None:
             with self.careful("the first non-finite output"):
                 require_alone(self.root, self.independent)
-                with isolated(self.root):
-                    reason = first_non_finite(self.root, *self.last_call)
+                with beside(self.root) as subject:
+                    reason = first_non_finite(self.root, subject, *self.last_call)
+                    if subject.twin.left_out:
+                        reason += " (without hooks that cannot be copied)"
         late = self.now - step
         self.writer.fact("non_finite", reason + (f" (looked for {late} steps later)" if late > 0 else ""))
+
+
+def is_number(value):
+    """A real number, or a tensor of one."""
+    if isinstance(value, torch.Tensor):
+        return value.numel() == 1 and not value.is_complex()
+    return not isinstance(value, (str, bytes, complex)) and hasattr(value, "__float__")
 
 
 def mask_low(value):

@@ -2,7 +2,13 @@
 import json
 import math
 import os
+import stat
 import zlib
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 from .errors import TraceError
 
@@ -24,6 +30,14 @@ def line_of(row):
     """The bytes of a row, newline included; `crc` is over what stands before it."""
     body = json.dumps(encodable(row), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()[:-1]
     return b'%s,"crc":"%08x"}\n' % (body, zlib.crc32(body))
+
+
+def require_json(value, what):
+    """Raises a TraceError for what a row cannot hold."""
+    try:
+        return line_of({"value": value})
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TraceError(f"{what} cannot be written as JSON ({error}); give numbers, strings, lists and dicts") from None
 
 
 def kept_bytes(text, path, step):
@@ -51,35 +65,60 @@ def kept_bytes(text, path, step):
     return keep
 
 
+def require_trace(path):
+    """Raises where `path` holds what is no trace, which nobody wants replaced."""
+    begin = b'{"row":"header","schema":"plumb-trace/'
+    with open(path, "rb") as file:
+        text = file.read(len(begin))
+    if text and not begin.startswith(text):
+        raise TraceError(f"{path} is no trace but holds something else; give another `out`, or remove the file")
+
+
 class Writer:
     """Adds rows to the end of a file. Each is one write, so that a killed process tears at most its last row."""
 
     def __init__(self, path, producer, config, step=0, overwrite=False):
         if not isinstance(path, (str, os.PathLike)):
             raise TraceError(f"out is a path, not {type(path).__name__}; name a file")
-        self.path = os.fspath(path)
-        self.new = True
+        self.path, self.fd, self.torn_at = os.fspath(path), -1, None  # torn_at: where a row begins that is not wholly written
+        require_json(config, "config")
         try:
-            header = line_of({"row": "header", "schema": SCHEMA, "producer": producer, "config": config})
-        except (TypeError, ValueError, RecursionError) as error:
-            raise TraceError(f"config cannot be written as JSON ({error}); give numbers, strings, lists and dicts") from None
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
-        try:
-            if os.path.exists(self.path) and os.path.getsize(self.path) and not overwrite:
-                if step == 0:
-                    raise TraceError(f"{self.path} exists; give another `out`, remove it, pass overwrite=True, or step=N to go on "
-                                     "with an interrupted run")
-                with open(self.path, "rb") as file:
-                    keep = kept_bytes(file.read(), self.path, step)
-                self.new = keep == 0
-                self.fd = os.open(self.path, flags, 0o666)
-                os.ftruncate(self.fd, keep)
-            else:
-                self.fd = os.open(self.path, flags | os.O_TRUNC, 0o666)
-        except OSError as error:
-            raise TraceError(f"cannot write the trace {self.path}: {error.strerror}; give a path that can be written") from None
-        if self.new:
-            self.write_line(header)
+            if self.open(step, overwrite) == 0:
+                self.write({"row": "header", "schema": SCHEMA, "producer": producer, "config": config})
+        except (OSError, ValueError) as error:  # ValueError: a path with a NUL
+            self.close()
+            raise TraceError(f"cannot write the trace {self.path!r}: {getattr(error, 'strerror', None) or error}; give a path that can be "
+                             "written") from None
+        except TraceError:
+            self.close()
+            raise
+
+    def open(self, step, overwrite):
+        """How many bytes of an existing trace are kept."""
+        if os.path.exists(self.path) and not stat.S_ISREG(os.stat(self.path).st_mode):
+            raise TraceError(f"{self.path} is no regular file; give `out` the path of one")
+        if os.path.exists(self.path) and os.path.getsize(self.path) and not overwrite and step == 0:
+            raise TraceError(f"{self.path} exists; give another `out`, remove it, pass overwrite=True, or step=N to go on with an interrupted run")
+        self.fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+        self.lock()
+        require_trace(self.path)
+        keep = 0
+        if not overwrite:
+            with open(self.path, "rb") as file:
+                keep = kept_bytes(file.read(), self.path, step)
+        os.ftruncate(self.fd, keep)
+        return keep
+
+    def lock(self):
+        """Two writers of one file would make a trace of neither."""
+        if fcntl is not None:
+            try:
+                fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise TraceError(f"{self.path} is being written by another trace, here or in another process; close that one, or give another "
+                                 "`out`") from None
+            except OSError:  # a file system without locks
+                pass
 
     def fact(self, name, value):
         self.write({"row": "fact", "name": name, "value": value})
@@ -92,14 +131,26 @@ class Writer:
         self.write(row)
 
     def write(self, row):
-        self.write_line(line_of(row))
-
-    def write_line(self, line):
-        left = memoryview(line)
-        while left:
-            left = left[os.write(self.fd, left):]
+        """Writes all of a row or, where the disk is full, none of it: half a row with others behind it makes a trace unreadable."""
+        left = memoryview(line_of(row))
+        if self.torn_at is None:
+            self.torn_at = os.fstat(self.fd).st_size
+        else:
+            os.ftruncate(self.fd, self.torn_at)
+        try:
+            while left:
+                left = left[os.write(self.fd, left):]
+        except OSError:
+            os.ftruncate(self.fd, self.torn_at)
+            raise
+        self.torn_at = None
 
     def close(self):
         if self.fd >= 0:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(self.fd, fcntl.LOCK_UN)  # also for processes that inherited it
+                except OSError:
+                    pass
             os.close(self.fd)
             self.fd = -1

@@ -22,10 +22,14 @@ import plumb_trace
 from beside_test import Buffers, Copies, Evaluation, Numbers, Outputs, RandomState, SeveralProcesses
 from facts_test import Facts
 from hook_test import Case, Rows, SameBits, Trouble, batches
+from isolation_test import State
+from isolation_test import Passes as OwnPasses
 from modules import T, V, Gpt, Llama
-from preflight_test import Passes, Fails
+from preflight_test import Fails, Passes, Unusual
+from structures_test import Structures
 from trace_equal_test import SameNumbers
 from trace_rows import check_file, facts_of, steps_of
+from writer_test import File
 
 transformers.logging.set_verbosity_error()
 GPT2 = {"tied": True, "tied_declared": True, "causal": True, "n_layer": 2, "norm": "layer", "norm_axis": "features", "placement": "pre",
@@ -86,6 +90,57 @@ class Transformers(Case):
         for name, truth in cases.items():
             with self.subTest(model=name):
                 self.check(hugging_face(name, head_dim=8, **({"num_local_experts": 4} if name == "Mixtral" else {})), truth)
+
+    def test_blocks_without_attention_are_counted(self):
+        jamba = {"num_hidden_layers": 4, "attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "num_experts": 2,
+                 "use_mamba_kernels": False, "mamba_d_state": 4, "mamba_dt_rank": 4}
+        griffin = {"num_hidden_layers": 3, "num_key_value_heads": 1, "lru_width": 32, "attention_window_size": 16}
+        qwen = {"num_hidden_layers": 4, "head_dim": 8, "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 16,
+                "shared_expert_intermediate_size": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 2, "linear_key_head_dim": 8,
+                "linear_value_head_dim": 8}
+        for name, more in (("Jamba", jamba), ("RecurrentGemma", griffin), ("Qwen3Next", qwen)):
+            with self.subTest(model=name):
+                found = facts_of(self.trace(hugging_face(name, **more), steps=1))
+                truth = {"n_layer": more["num_hidden_layers"], "norm": "rms", "placement": "pre", "residual": "add", "causal": True, "n_head": 4}
+                self.assertEqual({key: found.get(key) for key in truth}, truth)
+
+    def test_encoder_decoders_are_unknown_in_a_sentence(self):
+        widths = {"vocab_size": V, "d_model": 32, "pad_token_id": 0, "decoder_start_token_id": 0}
+        t5 = transformers.T5Config(**widths, d_kv=8, d_ff=48, num_layers=2, num_decoder_layers=2, num_heads=4)
+        bart = transformers.BartConfig(**widths, decoder_layers=2, encoder_layers=2, decoder_attention_heads=4, encoder_attention_heads=4,
+                                       decoder_ffn_dim=48, encoder_ffn_dim=48, max_position_embeddings=T + 2, bos_token_id=0, eos_token_id=1)
+        for model in (transformers.T5ForConditionalGeneration(t5), transformers.BartForConditionalGeneration(bart)):
+            (x, y), = batches(1)
+            with plumb_trace.attach(model, self.out, overwrite=True) as trace, self.assertWarnsRegex(RuntimeWarning, "as in an encoder-decoder"):
+                loss = model(input_ids=x, labels=y).loss
+                loss.backward()
+                trace.step(loss)
+            found = facts_of(self.rows())
+            self.assertEqual([found[name] for name in ("n_layer", "causal", "placement", "n_head", "tied")], 4 * ["unknown"] + [True])
+
+    def test_xlnet_and_bloom_have_four_heads(self):
+        for model in (transformers.XLNetLMHeadModel(transformers.XLNetConfig(vocab_size=V, d_model=32, n_layer=2, n_head=4, d_inner=48)),
+                      transformers.BloomForCausalLM(transformers.BloomConfig(vocab_size=V, hidden_size=32, n_layer=2, n_head=4))):
+            found = facts_of(self.trace(model, steps=1))
+            self.assertEqual((found["n_layer"], found["n_head"]), (2, 4), type(model).__name__)
+
+    def test_a_cache_that_the_loop_gives_is_not_filled(self):
+        found = []
+        for traced in (False, True):
+            torch.manual_seed(4)
+            model, (x, y) = hugging_face("Llama"), batches(1)[0]
+            trace = plumb_trace.attach(model, self.out) if traced else None
+            cache, loss = transformers.DynamicCache(config=model.config), 0
+            for i in (0, T // 2):
+                loss = loss + model(input_ids=x[:, i:i + T // 2], past_key_values=cache, use_cache=True).logits.logsumexp(-1).mean()
+            loss.backward()
+            if traced:
+                trace.step(loss)
+                trace.close()
+            found.append([loss, *(p.grad for p in model.parameters())])
+        for a, b in zip(*found):
+            self.assertTrue(torch.equal(a, b))
+        self.assertEqual(facts_of(self.rows())["n_layer"], 2)
 
     def test_fused_and_eager_attention_give_the_same_numbers(self):
         for make in (gpt2, lambda **more: hugging_face("Llama", **more)):
