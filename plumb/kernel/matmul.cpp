@@ -11,7 +11,7 @@
 
 #include "plumb/base/error.h"
 #include "plumb/base/signals.h"
-#include "plumb/kernel/rounding.h"
+#include "plumb/tensor/rounding.h"
 #include "plumb/kernel/row_product.h"
 
 // OpenMP's, from the runtime that oneDNN uses. Declared here so that we compile without -fopenmp.

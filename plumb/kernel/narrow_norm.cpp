@@ -1,6 +1,6 @@
 #include "plumb/kernel/narrow_norm.h"
 
-#include "plumb/kernel/rounding.h"
+#include "plumb/tensor/rounding.h"
 
 namespace plumb {
 

@@ -6,7 +6,7 @@
 
 #include "plumb/base/clock.h"
 #include "plumb/base/error.h"
-#include "plumb/kernel/rounding.h"
+#include "plumb/tensor/rounding.h"
 #include "plumb/kernel/rows.h"
 
 namespace plumb {

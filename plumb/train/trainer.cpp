@@ -9,7 +9,7 @@
 #include "plumb/base/lock.h"
 #include "plumb/base/text.h"
 #include "plumb/kernel/peak.h"
-#include "plumb/kernel/rounding.h"
+#include "plumb/tensor/rounding.h"
 #include "plumb/model/decoder.h"
 #include "plumb/spec/from_config.h"
 #include "plumb/trace/reader.h"

@@ -2,6 +2,7 @@
 import atexit
 import contextlib
 import math
+import os
 import time
 import warnings
 import weakref
@@ -44,7 +45,8 @@ def attach(model, out="trace.jsonl", every=25, *, step=0, tokens=0, overwrite=Fa
     as facts. Nothing that is computed changes.
 
     model: any module, also inside DistributedDataParallel (only rank 0 writes) or torch.compile (probed steps run uncompiled).
-    step, tokens: updates applied and tokens seen so far; with step > 0 an existing trace is cut there and gone on with. overwrite: replaces an existing file.
+    step, tokens: updates applied and tokens seen so far; with step > 0 an existing trace is cut there and gone on with. overwrite: replaces an existing
+    trace, and closes one of the same file that this process has open.
     config: a dict for the trace's header. update_ratio: keeps a copy of the blocks' matrices during the update of a probed step.
     batch: what model(...) takes, to find the parts with instead of the first batch: a short one where memory is scarce, or any where
     arguments cannot be seen (PyTorch 1.13 with keywords only).
@@ -59,6 +61,10 @@ def attach(model, out="trace.jsonl", every=25, *, step=0, tokens=0, overwrite=Fa
     for name, value in (("every", every), ("step", step), ("tokens", tokens)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise TraceError(f"{name}={value!r} must be a whole number, 0 or more")
+    if overwrite and isinstance(out, (str, os.PathLike)):
+        for trace in list(attached.values()):  # a notebook's cell that is run again
+            if os.path.realpath(trace.path) == os.path.realpath(out):
+                trace.close()
     if root in attached:
         raise TraceError(f"this model already writes {attached[root].path}; call close() on that trace first")
     if config is not None and not isinstance(config, dict):

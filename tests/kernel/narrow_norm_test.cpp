@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "plumb/kernel/rounding.h"
+#include "plumb/tensor/rounding.h"
 #include "plumb/kernel/rows.h"
 #include "tests/support/reference.h"
 

@@ -73,13 +73,21 @@ class File(Case):
     def test_two_writers_of_one_file(self):
         with self.attach() as trace:
             before = pathlib.Path(self.out).read_bytes()
-            self.refused("being written by another", lambda: self.attach(overwrite=True))
-            script = "import sys; sys.path.insert(0, sys.argv[1])\nimport torch, plumb_trace\nplumb_trace.attach(torch.nn.Linear(2, 2), sys.argv[2], step=1)"
+            self.refused("exists", self.attach)
+            script = "import sys; sys.path.insert(0, sys.argv[1])\nimport torch, plumb_trace\nplumb_trace.attach(torch.nn.Linear(2, 2), sys.argv[2], overwrite=True)"
             run = subprocess.run([sys.executable, "-c", script, str(ROOT / "python"), self.out], capture_output=True, text=True, timeout=300)
             self.assertIn("being written by another", run.stderr)
             self.assertEqual(pathlib.Path(self.out).read_bytes(), before)
             trace.log(val_loss=1.0)
         self.attach(overwrite=True).close()
+
+    def test_a_cell_that_is_run_again_closes_the_trace_of_before(self):
+        first = self.attach()
+        second = self.attach(overwrite=True)
+        self.refused("is closed", lambda: first.step(1.0, lr=0.1))
+        second.step(2.0, lr=0.1)
+        second.close()
+        self.assertEqual([row["loss"] for row in steps_of(self.out)], [2.0])
 
     def test_arguments(self):
         for wrong in ({"tokens": "abc"}, {"tokens": -1}, {"every": True}, {"step": True}, {"every": 2.5}):

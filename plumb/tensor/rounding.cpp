@@ -1,4 +1,4 @@
-#include "plumb/kernel/rounding.h"
+#include "plumb/tensor/rounding.h"
 
 namespace plumb {
 namespace {

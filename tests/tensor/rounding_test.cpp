@@ -1,5 +1,5 @@
 // The formats against their definitions, and the sources' claims about them (ERRATA A13, A26).
-#include "plumb/kernel/rounding.h"
+#include "plumb/tensor/rounding.h"
 
 #include <gtest/gtest.h>
 
