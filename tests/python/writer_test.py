@@ -87,7 +87,7 @@ class File(Case):
         self.refused("is closed", lambda: first.step(1.0, lr=0.1))
         second.step(2.0, lr=0.1)
         second.close()
-        self.assertEqual([row["loss"] for row in steps_of(self.out)], [2.0])
+        self.assertEqual([row["loss"] for row in steps_of(self.rows()).values()], [2.0])
 
     def test_arguments(self):
         for wrong in ({"tokens": "abc"}, {"tokens": -1}, {"every": True}, {"step": True}, {"every": 2.5}):

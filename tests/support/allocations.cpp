@@ -28,15 +28,19 @@ int find_library(dl_phdr_info* info, std::size_t, void*) {
   return 1;
 }
 
-void* allocate(std::size_t size, std::size_t alignment, const void* caller) {
+/// nullptr when there is no memory.
+void* allocate(std::size_t size, std::size_t alignment, const void* caller) noexcept {
   if (counting.load(std::memory_order_relaxed)) {
     const auto from = reinterpret_cast<std::uintptr_t>(caller);
     (from >= library.first && from < library.last ? onednn : ours).fetch_add(1, std::memory_order_relaxed);
   }
   if (size == 0) size = 1;
   const bool plain = alignment <= alignof(std::max_align_t);
-  void* p = plain ? std::malloc(size)
-                  : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  return plain ? std::malloc(size)
+               : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+}
+
+void* checked(void* p) {
   if (!p) throw std::bad_alloc();
   return p;
 }
@@ -56,12 +60,25 @@ void count(const std::function<void()>& work) {
 
 }  // namespace
 
-void* operator new(std::size_t n) { return allocate(n, 1, __builtin_return_address(0)); }
-void* operator new[](std::size_t n) { return allocate(n, 1, __builtin_return_address(0)); }
+// All forms: one that is left to the library would hand out memory that it alone may free.
+void* operator new(std::size_t n) { return checked(allocate(n, 1, __builtin_return_address(0))); }
+void* operator new[](std::size_t n) { return checked(allocate(n, 1, __builtin_return_address(0))); }
 void* operator new(std::size_t n, std::align_val_t a) {
-  return allocate(n, static_cast<std::size_t>(a), __builtin_return_address(0));
+  return checked(allocate(n, static_cast<std::size_t>(a), __builtin_return_address(0)));
 }
 void* operator new[](std::size_t n, std::align_val_t a) {
+  return checked(allocate(n, static_cast<std::size_t>(a), __builtin_return_address(0)));
+}
+void* operator new(std::size_t n, const std::nothrow_t&) noexcept {
+  return allocate(n, 1, __builtin_return_address(0));
+}
+void* operator new[](std::size_t n, const std::nothrow_t&) noexcept {
+  return allocate(n, 1, __builtin_return_address(0));
+}
+void* operator new(std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept {
+  return allocate(n, static_cast<std::size_t>(a), __builtin_return_address(0));
+}
+void* operator new[](std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept {
   return allocate(n, static_cast<std::size_t>(a), __builtin_return_address(0));
 }
 void operator delete(void* p) noexcept { std::free(p); }
@@ -72,6 +89,10 @@ void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
 void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, const std::nothrow_t&) noexcept { std::free(p); }
+void operator delete[](void* p, const std::nothrow_t&) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t, const std::nothrow_t&) noexcept { std::free(p); }
+void operator delete[](void* p, std::align_val_t, const std::nothrow_t&) noexcept { std::free(p); }
 
 namespace plumb::test {
 
