@@ -21,9 +21,11 @@ Config with_batch(Config c, double factor, bool quiet) {
   const TrainConfig before = t;
   const double batch = static_cast<double>(t.batch_size) * factor;
   if (std::abs(batch - std::round(batch)) > 1e-9 * batch || batch < 0.5 || batch > 1 << 20)
-    bad_input("--scale-batch {} makes train.batch_size = {} {}; name a factor that gives a whole number",
-              factor, t.batch_size, batch);
-  const OptimEntry& rule = choose_optimizer(optim_table(), t.optimizer);
+    bad_input(
+        "--scale-batch {} would make train.batch_size {} instead of {}; name a factor that gives a whole number",
+        factor, batch, t.batch_size);
+  const auto rules = optim_table();
+  const OptimEntry& rule = choose_optimizer(rules, t.optimizer);
   t.batch_size = std::llround(batch);
   t.lr = rule.scaled_lr(t.lr, factor);
   t.min_lr = rule.scaled_lr(t.min_lr, factor);

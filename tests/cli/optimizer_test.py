@@ -47,7 +47,7 @@ class ScaleBatch(unittest.TestCase):
     def test_a_batch_that_is_no_whole_number_is_refused(self):
         run = plumb("config", "--scale-batch", "0.3")
         self.assertEqual(run.returncode, 2)
-        self.assertIn("--scale-batch 0.3 makes train.batch_size = 32 9.6", run.stderr)
+        self.assertIn("--scale-batch 0.3 would make train.batch_size 9.6 instead of 32", run.stderr)
 
 
 class Runs(Folder):

@@ -109,7 +109,7 @@ TEST(Config, RefusesValuesOutOfRange) {
   EXPECT_EQ(refusal("[data]\nsplit = 1.0\n"),
             "data.split (run.toml:2) must be above 0 and below 1, but is 1.0; change it there");
   EXPECT_EQ(refusal("[train]\nschedule = 'cosin'\n"),
-            "train.schedule (run.toml:2) must be one of constant, cosine, linear, but is 'cosin' (did you "
+            "train.schedule (run.toml:2) must be one of constant, cosine, linear, wsd, but is 'cosin' (did you "
             "mean 'cosine'?); change it "
             "there");
 }

@@ -113,7 +113,7 @@ TEST(DecoderReference, DeepNormInFloat) { compare<float>("deepnorm", tiny_deepno
 template <class R>
 void compare_layer_scale() {
   Components c;
-  c.placement.push_back({.name = "bare", .formula = "y = x + f(x)"});
+  c.placement.push_back({.name = "bare", .formula = "y = x + f(x)", .paper = ""});
   DecoderSpec s = tiny("bare", true);
   s.residual = "layer_scale";
   compare<R>("nonorm_layerscale", s, c);

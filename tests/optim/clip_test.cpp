@@ -1,6 +1,8 @@
 // Clipping: by units (agc), by the global norm, and in which order.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/optim/rig.h"
 #include "tests/support/reference.h"
 

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/optim/reference.h"
 #include "tests/optim/rig.h"
 

@@ -1,5 +1,6 @@
 // A few parameters of several roles and shapes, and an optimiser on them.
 #pragma once
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>

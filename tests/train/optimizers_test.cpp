@@ -3,6 +3,8 @@
 // terms.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "plumb/base/files.h"
 #include "plumb/model/decoder.h"
 #include "plumb/spec/from_config.h"
@@ -128,8 +130,9 @@ TEST(Decay, MuchIndependentDecayIsSaid) {
   events.start = [&](const RunStart& s) { remarks = s.remarks; };
   train({.config = with({"train.decay=independent", "train.steps=0"}), .out = dir / "run"}, Components{},
         test::made_up_text(), events);
-  ASSERT_EQ(remarks.size(), 1u);
-  EXPECT_NE(remarks[0].find("takes 10 % off every matrix at each step"), std::string::npos) << remarks[0];
+  EXPECT_TRUE(std::ranges::any_of(remarks, [](const std::string& r) {
+    return r.find("takes 10 % off every matrix at each step") != std::string::npos;
+  }));
 }
 
 // At the first step nothing has been minimised yet: the loss is the same whatever will be; what is minimised
