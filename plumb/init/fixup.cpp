@@ -66,7 +66,7 @@ std::string refuses(const DecoderSpec& s) {
   if (s.norm != "none") return "Fixup trains without norms; set norm = 'none'";
   if (s.tied_embeddings)
     return "Fixup starts the head at zero, which a shared embedding cannot; set tied_embeddings = false";
-  return {};
+  return refuses_zero_writes(s);
 }
 
 }  // namespace

@@ -68,6 +68,14 @@ ParamRule by_fans(const DecoderSpec& s, const ParamSpec& p, double std) {
   }
 }
 
+std::string refuses_zero_writes(const DecoderSpec& s) {
+  if (s.residual == "none")
+    return "without a residual path the stream is what the last branch wrote, and that is zero: nothing gets "
+           "a gradient; "
+           "choose another";
+  return {};
+}
+
 template <class R>
 Value add_scalar(Builder<R>& b, Value x, Value s, const std::string& name) {
   const Value y = b.node1(std::make_unique<AddScalarOp<R>>(), {.name = name,

@@ -34,6 +34,9 @@ std::vector<InitEntry> init_table();
 /// Mean 0 and this standard deviation, from the spec's distribution ("normal", or "uniform" with bound sqrt(3) std).
 ParamRule drawn(const DecoderSpec&, double std);
 
+/// Why branches that write zeros at the start cannot stand in this model; empty: they can.
+std::string refuses_zero_writes(const DecoderSpec&);
+
 /// What the rules by fans do: biases and other scalars 0, tables (token, position, score bias: lookups, not sums over fan_in)
 /// drawn with init.std, every matrix with `std`.
 ParamRule by_fans(const DecoderSpec&, const ParamSpec&, double std);

@@ -55,10 +55,10 @@ class Mup final : public Init<R> {
 };
 
 std::string refuses(const DecoderSpec& s) {
+  if (s.ffn.kind == "moe") return "a router has no row in its table; use another feed-forward network";
   if (s.attention.scale != "mup")
     return fmt::format("attention.scale = '{}'; attention's scores have a scale of their own here: 'mup'",
                        s.attention.scale);
-  if (s.ffn.kind == "moe") return "a router has no row in its table; use another feed-forward network";
   return {};
 }
 

@@ -23,7 +23,7 @@ std::string refuses(const DecoderSpec& s) {
   if (s.residual == "rezero" || s.residual == "skip_init" || s.residual == "nf")
     return "the residual rule's gain starts at zero too, and a product of two zeros has no gradient; choose "
            "one of the two";
-  return {};
+  return refuses_zero_writes(s);
 }
 
 }  // namespace

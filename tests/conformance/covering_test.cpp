@@ -17,26 +17,19 @@ const Covering& all() {
   return made;
 }
 
-// Which cells are meant not to get below the unigram entropy in sixty steps, and why; empty: it learns.
-std::string declared_to_fail(const DecoderSpec&) { return {}; }
-
-void run(std::size_t from, std::size_t step) {
-  double worst = 0;
-  int learning = 0, failing = 0;
-  for (std::size_t i = from; i < all().cells.size(); i += step) {
+// At this depth every cell is to learn: what fails with depth or learning rate is a training of its own.
+void run(std::size_t step) {
+  double worst = 0, slowest = 0;
+  int cells = 0;
+  for (std::size_t i = 0; i < all().cells.size(); i += step, ++cells) {
     const Subject& s = all().cells[i];
     EXPECT_EQ(check_five_steps(s, &worst), "");
-    const std::string why = declared_to_fail(s.spec);
     const double reached = learned(s);
-    if (why.empty()) {
-      EXPECT_LT(reached, 0.9) << s.text();
-    } else {
-      EXPECT_GE(reached, 0.9) << s.text() << " was to fail: " << why;
-    }
-    (why.empty() ? learning : failing) += 1;
+    EXPECT_LT(reached, 0.9) << s.text();
+    slowest = std::max(slowest, reached);
   }
-  fmt::print("{} cells: {} to learn, {} to fail as declared; float against double at most {:.1e}\n",
-             learning + failing, learning, failing, worst);
+  fmt::print("{} cells; float against double at most {:.1e}; cross-entropy at most {:.2f} of the unigram's\n",
+             cells, worst, slowest);
 }
 
 TEST(Covering, EveryPairOfEntriesMeetsOrIsRefusedForAReason) {
@@ -76,8 +69,8 @@ TEST(Covering, TheDocumentListsEveryRefusal) {
   EXPECT_EQ(there, text) << "docs/refusals.md is not what the tables say; see its second paragraph";
 }
 
-TEST(Covering, ASampleOfCellsTrains) { run(0, 6); }
-TEST(SlowCovering, EveryCellTrains) { run(0, 1); }
+TEST(Covering, ASampleOfCellsTrains) { run(6); }
+TEST(SlowCovering, EveryCellTrains) { run(1); }
 
 }  // namespace
 }  // namespace plumb::conformance

@@ -86,22 +86,31 @@ struct Wanted {
   const Family* family;
   std::string name;
 };
+DecoderSpec changed(unsigned set, const std::vector<Wanted>& wanted) {
+  DecoderSpec s = small_spec();
+  for (unsigned i = 0; i < std::size(changes); ++i)
+    if (set >> i & 1u) changes[i](s);
+  for (const Wanted& w : wanted) w.family->field(s) = w.name;
+  return s;
+}
+
+// The smallest set of changes, as bits.
+std::optional<unsigned> smallest_set(const std::vector<Wanted>& wanted, const Components& c) {
+  for (int count = 0; count <= 4; ++count)
+    for (unsigned set = 0; set < 1u << std::size(changes); ++set)
+      if (std::popcount(set) == count && refusal(changed(set, wanted), c).empty()) return set;
+  return {};
+}
+
+// The reason why not is what stays when each of the wanted has the changes that it takes alone.
 std::optional<DecoderSpec> adapted(const std::vector<Wanted>& wanted, const Components& c,
                                    std::string* why_not = nullptr) {
-  constexpr unsigned n = std::size(changes);
-  std::string first;
-  for (int count = 0; count <= 4; ++count)
-    for (unsigned set = 0; set < 1u << n; ++set) {
-      if (std::popcount(set) != count) continue;
-      DecoderSpec s = small_spec();
-      for (unsigned i = 0; i < n; ++i)
-        if (set >> i & 1u) changes[i](s);
-      for (const Wanted& w : wanted) w.family->field(s) = w.name;
-      const std::string why = refusal(s, c);
-      if (why.empty()) return s;
-      if (first.empty()) first = why;
-    }
-  if (why_not) *why_not = first;
+  if (const auto set = smallest_set(wanted, c)) return changed(*set, wanted);
+  if (why_not) {
+    unsigned all = 0;
+    for (const Wanted& w : wanted) all |= smallest_set({w}, c).value_or(0);
+    *why_not = refusal(changed(all, wanted), c);
+  }
   return {};
 }
 
