@@ -22,7 +22,7 @@ Config with_batch(Config c, double factor, bool quiet) {
   const double batch = static_cast<double>(t.batch_size) * factor;
   if (std::abs(batch - std::round(batch)) > 1e-9 * batch || batch < 0.5 || batch > 1 << 20)
     bad_input(
-        "--scale-batch {} would make train.batch_size {} instead of {}; name a factor that gives a whole number",
+        "--scale-batch {} would make train.batch_size {} instead of {}; name a factor for a whole number",
         factor, batch, t.batch_size);
   const auto rules = optim_table();
   const OptimEntry& rule = choose_optimizer(rules, t.optimizer);
