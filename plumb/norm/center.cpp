@@ -7,6 +7,7 @@
 // Shapes: x, y (B, T, C); gamma, beta (C); kept: mean (B, T, 1).
 #include <algorithm>
 
+#include "plumb/kernel/rows.h"
 #include "plumb/norm/norm.h"
 
 namespace plumb {
@@ -27,9 +28,7 @@ class CenterOp final : public Op<R> {
     const auto y = r.out(), mean = r.kept();
     for (std::int64_t i = 0; i < x.rows; ++i) {
       const R* from = x.row(i);
-      double sum = 0;
-      for (std::int64_t j = 0; j < x.cols; ++j) sum += static_cast<double>(from[j]);
-      const R m = static_cast<R>(sum / static_cast<double>(x.cols));
+      const R m = static_cast<R>(sum(x.slice(i, 1)) / static_cast<double>(x.cols));
       *mean.row(i) = m;
       for (std::int64_t j = 0; j < x.cols; ++j)
         y.row(i)[j] = (from[j] - m) * (gamma ? gamma.data[j] : R(1)) + (beta ? beta.data[j] : R(0));
@@ -45,15 +44,14 @@ class CenterOp final : public Op<R> {
     std::fill_n(by_gain, 2 * x.cols, 0.0);
     for (std::int64_t i = 0; i < x.rows; ++i) {
       const R m = *mean.row(i);
-      double sum = 0;
+      const R *from = x.row(i), *grad = dy.row(i);
       for (std::int64_t j = 0; j < x.cols; ++j) {
-        const auto d = static_cast<double>(dy.row(i)[j]);
-        sum += d * (gamma ? static_cast<double>(gamma.data[j]) : 1);
-        by_gain[j] += d * static_cast<double>(x.row(i)[j] - m);
-        by_bias[j] += d;
+        by_gain[j] += static_cast<double>(grad[j]) * static_cast<double>(from[j] - m);
+        by_bias[j] += static_cast<double>(grad[j]);
       }
       if (!dx) continue;
-      const R mean_g = static_cast<R>(sum / static_cast<double>(x.cols));
+      const double sum_g = gamma ? dot(dy.slice(i, 1), gamma) : sum(dy.slice(i, 1));
+      const R mean_g = static_cast<R>(sum_g / static_cast<double>(x.cols));
       for (std::int64_t j = 0; j < x.cols; ++j) {
         R& to = dx.v.row(i)[j];
         to = dy.row(i)[j] * (gamma ? gamma.data[j] : R(1)) - mean_g + (dx.overwrite ? R(0) : to);

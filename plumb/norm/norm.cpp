@@ -28,13 +28,18 @@ class GroupNormOp final : public Op<R> {
   GroupNormOp(std::int64_t groups, double eps, const Affine& a) : groups_(groups), eps_(eps), a_(a) {}
   OpInfo info() const override { return {.kind = "group_norm", .sees_future = true}; }
 
+  std::size_t prepare(const Run<R>& r, ProductCache<R>&) override {
+    return static_cast<std::size_t>(r.in(0).cols) * 2 * sizeof(double);
+  }
+
   void forward(Run<R>& r) const override {
     group_norm_forward(r.in(0), r.sequences(), groups_, eps_, a_.gamma(r), a_.beta(r), r.out(), r.kept(0),
-                       r.kept(1));
+                       r.kept(1), static_cast<double*>(r.scratch()));
   }
   void backward(Run<R>& r) const override {
     group_norm_backward(r.dout(), r.in(0), r.sequences(), groups_, a_.gamma(r), View<const R>(r.kept(0)),
-                        View<const R>(r.kept(1)), r.din(0), a_.dgamma(r), a_.dbeta(r));
+                        View<const R>(r.kept(1)), r.din(0), a_.dgamma(r), a_.dbeta(r),
+                        static_cast<double*>(r.scratch()));
   }
 
  private:

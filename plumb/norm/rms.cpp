@@ -37,7 +37,8 @@ class RmsNormOp final : public Op<R> {
 template <class R>
 class RmsNorm final : public Norm<R> {
  public:
-  explicit RmsNorm(const DecoderSpec& s) : eps_(s.norm_eps), affine_(s, false), reduce_(reduction_format(s)) {}
+  explicit RmsNorm(const DecoderSpec& s)
+      : eps_(s.norm_eps), affine_(s, false), reduce_(reduction_format(s)) {}
 
   Value build(Builder<R>& b, Value x, const std::string& name, int layer) const override {
     const Shape shape = b.shape(x);

@@ -19,13 +19,13 @@ CASES = [
     ('train --set train.learning_rate_of_the_run=1',
      "unknown key 'train.learning_rate_of_the_run' (--set); known in its section: steps, batch_size, "
      'accumulate, optimizer, lr, min_lr, warmup, schedule, weight_decay, decay, beta1, beta2, adam_eps, '
-     'momentum, grad_clip, agc, z_loss, label_smoothing, seed, precision, threads, recompute, eval_every, checkpoint_every, keep_checkpoints'),
+     'momentum, grad_clip, agc, z_loss, label_smoothing, seed, precision, norm_reduce, threads, recompute, eval_every, checkpoint_every, keep_checkpoints'),
     ('train --set trian.lr=1', "unknown key 'trian.lr' (--set); did you mean 'train.lr'?"),
     ('train --set train.lr', "--set train.lr has no '='; write --set section.key=value, for example --set train.lr=1e-3"),
     ('train {dir}/unknown_key.toml',
      "unknown key 'train.learning_rate' ({dir}/unknown_key.toml:3); known in its section: steps, batch_size, "
      'accumulate, optimizer, lr, min_lr, warmup, schedule, weight_decay, decay, beta1, beta2, adam_eps, '
-     'momentum, grad_clip, agc, z_loss, label_smoothing, seed, precision, threads, recompute, eval_every, checkpoint_every, keep_checkpoints'),
+     'momentum, grad_clip, agc, z_loss, label_smoothing, seed, precision, norm_reduce, threads, recompute, eval_every, checkpoint_every, keep_checkpoints'),
     ('train {dir}/unknown_section.toml',
      'unknown section [trian] ({dir}/unknown_section.toml:1); did you mean [train]? known: model, '
      'model.attention, model.ffn, init, train, train.lr_scale, data, probe'),
@@ -56,14 +56,27 @@ CASES = [
     ('train --set train.steps=1e3', 'train.steps (--set) must be a whole number, but is 1000.0; change it there'),
     ('train --set data.split=1.5', 'data.split (--set) must be above 0 and below 1, but is 1.5; change it there'),
     ('train --set model.norm=lyer',
-     "model.norm (--set): unknown norm 'lyer'; did you mean 'layer'? known: batch, layer, none, rms"),
+     "model.norm (--set): unknown norm 'lyer'; did you mean 'layer'? known: batch, center, derf, dyt, group, instance, layer, none, rms"),
     ('train --set model.attention.kind=softmx', "model.attention.kind (--set): unknown attention kind 'softmx'; known: mha"),
-    ('train --set model.placement=middle', "model.placement (--set): unknown placement 'middle'; known: parallel, post, pre"),
+    ('train --set model.placement=middle', "model.placement (--set): unknown placement 'middle'; known: parallel, post, post_branch, pre, sandwich"),
     ('train --set model.residual=two-lane',
-     "model.residual (--set): unknown residual 'two-lane'; known: add, hyper_connections, nf, none, rezero"),
+     "model.residual (--set): unknown residual 'two-lane'; known: add, deepnorm, depth_scale, hyper_connections, layer_scale, nf, none, rezero, skip_init"),
     ('train --set init.scheme=fixup --set model.norm=layer',
      'model.norm = "layer" (--set) contradicts init.scheme = "fixup" (--set), which implies "none": Fixup '
      'trains without norms; remove one of the two'),
+    ('train --set init.scheme=t_fixup --set train.warmup=10',
+     'train.warmup = 10 (--set) contradicts init.scheme = "t_fixup" (--set), which implies 0: T-Fixup needs no warm-up; '
+     'remove one of the two'),
+    ('train --set model.residual=deepnorm --set model.placement=pre',
+     'model.placement = "pre" (--set) contradicts model.residual = "deepnorm" (--set), which implies "post": DeepNorm '
+     'normalises after the addition; remove one of the two'),
+    ('train --set model.norm=group --set model.norm_groups=7',
+     "norm = 'group': 128 channels do not divide into 7 groups; change model.norm_groups"),
+    ('train --set model.weight_param=weight_norm --set init.scheme=zero_last',
+     "weight_param = 'weight_norm': init.scheme = 'zero_last' starts matrices at zero, which have no direction; choose another"),
+    ('train --set model.norm_gain=one', "model.norm_gain (--set) must be one of plain, plus_one, but is 'one'; change it there"),
+    ('train --set train.precision=fp8',
+     "train.precision (--set) must be one of fp32, bf16, bf16_pure, fp16_pure, but is 'fp8' (did you mean 'fp32'?); change it there"),
     ('train --set model.d_model=1000000000000',
      'model.d_model (--set) must be at least 1 and at most 1048576, but is 1000000000000; change it there'),
     ('train --set data.corpus={dir}/none.txt',
@@ -158,7 +171,7 @@ CASES = [
     ('init tinny', "unknown preset 'tinny'; did you mean 'tiny'? known: chapter, post, tiny, text, gpt2"),
     ('init --out {dir}/short.txt', '{dir}/short.txt is there already; name another file with --out'),
     ('bench', 'name what to time: `plumb bench step`, `plumb bench probes` or `plumb bench norms`'),
-    ('bench setp', "unknown benchmark 'setp'; did you mean 'step'? known: step, probes"),
+    ('bench setp', "unknown benchmark 'setp'; did you mean 'step'? known: step, probes, norms"),
     ('bench probes --set probe.every=0', 'probe.every is 0: nothing is probed; set it to 1 or more'),
     ('corpus', 'name one corpus: `plumb corpus embedded`, or a UTF-8 text file'),
     ('corpus {dir}/none.txt',

@@ -226,7 +226,7 @@ TEST(Config, DumpShowsHelpAndWhatDiffers) {
   EXPECT_NE(full.find("\n# d_head =                      # width of a head; default: d_model / n_head\n"),
             std::string::npos)
       << full;
-  EXPECT_EQ(plain.find("d_head"), std::string::npos);
+  EXPECT_EQ(plain.find("\nd_head"), std::string::npos);
 }
 
 TEST(Config, KeysAreUniqueAndExplained) {

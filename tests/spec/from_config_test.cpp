@@ -116,7 +116,12 @@ TEST(SpecFields, CoverTheConfigsModelAndInit) {
   for (const auto& field : config_fields())
     if (field.section.starts_with("model") || field.section == "init") ++in_config;
   EXPECT_EQ(shared, in_config);
-  EXPECT_EQ(spec_fields().size(), shared + 3);  // n_kv_head, vocab_size, ignore_index
+  EXPECT_EQ(spec_fields().size(), shared + 5);  // n_kv_head, vocab_size, ignore_index; [train]'s precision and norm_reduce
+  Config narrow;
+  narrow.train.precision = "bf16_pure", narrow.train.norm_reduce = "storage";
+  const DecoderSpec s = spec_from_config(narrow, 1200);
+  EXPECT_EQ(s.numbers.precision, "bf16_pure");
+  EXPECT_EQ(s.numbers.norm_reduce, "storage");
 }
 
 TEST(SpecJson, ComesBack) {
