@@ -29,7 +29,7 @@ std::vector<Pair> pairs_of(const Choice& c) {
 Covering covering(const Components& c) {
   const auto families = family_names(c);
   const auto named = [&](const Choice& at) {
-    std::vector<std::pair<std::string, std::string>> wanted;
+    Entries wanted;
     for (std::size_t f = 0; f < at.size(); ++f)
       wanted.emplace_back(families[f].first, families[f].second[at[f]]);
     return wanted;
@@ -40,6 +40,7 @@ Covering covering(const Components& c) {
       for (std::size_t i = 0; i < families[f].second.size(); ++i)
         for (std::size_t j = 0; j < families[g].second.size(); ++j) open.insert({f, i, g, j});
 
+  const Adapter adapted(c);
   Covering all;
   const Stream draw = stream(11, "conformance/covering");
   std::uint64_t drawn = 0;
@@ -69,7 +70,7 @@ Covering covering(const Components& c) {
       const auto gain = static_cast<std::size_t>(
           std::ranges::count_if(covered, [&](const Pair& p) { return open.contains(p); }));
       if (gain <= best_gain) continue;
-      if (auto spec = adapted_to(named(at), c))
+      if (auto spec = adapted(named(at)))
         best = std::move(spec), best_choice = at, best_gain = gain, ++accepted;
     }
     if (!best)

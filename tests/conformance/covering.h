@@ -1,5 +1,6 @@
 // A covering array of strength 2 over all families of components.
 #pragma once
+#include <map>
 #include <optional>
 
 #include "tests/conformance/harness.h"
@@ -15,10 +16,22 @@ Covering covering(const Components&);
 /// The families in a fixed order, each with its entries.
 std::vector<std::pair<std::string, std::vector<std::string>>> family_names(const Components&);
 
-/// The plain small decoder with the fewest changes after which it accepts all of these (family, entry);
-/// otherwise nothing, and why not in `why_not`.
-std::optional<DecoderSpec> adapted_to(const std::vector<std::pair<std::string, std::string>>& wanted,
-                                      const Components&, std::string* why_not = nullptr);
+using Entries = std::vector<std::pair<std::string, std::string>>;  // family, name
+
+/// The plain small decoder with the fewest changes after which it accepts all of these; otherwise nothing,
+/// and why not in `why_not`.
+std::optional<DecoderSpec> adapted_to(const Entries&, const Components&, std::string* why_not = nullptr);
+
+/// The same with the changes that each of them takes alone, and no search: many may be tried.
+class Adapter {
+ public:
+  explicit Adapter(const Components&);
+  std::optional<DecoderSpec> operator()(const Entries&) const;
+
+ private:
+  const Components& c_;
+  std::map<std::pair<std::string, std::string>, unsigned> alone_;
+};
 
 /// Five steps in float keep the losses of five steps in double, from the same numbers. `worst`: the largest
 /// difference, relative to a loss of at least 1.

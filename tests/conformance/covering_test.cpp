@@ -69,6 +69,14 @@ TEST(Covering, TheDocumentListsEveryRefusal) {
   EXPECT_EQ(there, text) << "docs/refusals.md is not what the tables say; see its second paragraph";
 }
 
+// Components meet here, which no file of a family can test.
+TEST(Covering, GradientsMatchCentralDifferences) {
+  for (const Subject& s : all().cells) EXPECT_EQ(check_pair(s), "");
+}
+TEST(Covering, BitsDoNotDependOnHowItIsRun) {
+  for (const Subject& s : all().cells) EXPECT_EQ(check_bits(s), "");
+}
+
 TEST(Covering, ASampleOfCellsTrains) { run(6); }
 TEST(SlowCovering, EveryCellTrains) { run(1); }
 

@@ -31,14 +31,11 @@ std::vector<Subject> subjects(const Components& c);
 /// The entry of that family and name, as above.
 Subject subject(const Components& c, const std::string& family, const std::string& name);
 
-/// Two entries of different families in one small decoder, for all pairs that some decoder accepts.
-std::vector<Subject> pairs(const Components& c);
-
 /// Gradients in double against central differences, for parameters and embeddings at scales 0.1, 1 and 10: 3
 /// sequences in 2 shards, the second shorter. `worst`: the largest |a - n| / max(1, |a|, |n|).
 std::string check_gradients(const Subject&, double* worst = nullptr);
 
-/// The same for a pair of entries, at scale 1.
+/// The same at scale 1.
 std::string check_pair(const Subject&);
 
 /// With the interior points of attention asked for, loss and gradients are the same (to rounding) as from

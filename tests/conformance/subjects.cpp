@@ -45,8 +45,8 @@ void (*const changes[])(S&) = {
     [](S& s) { s.placement = s.placement == "pre" ? "post" : "pre"; },
     [](S& s) { s.residual = "add"; },
     [](S& s) { s.attention.scale = "none"; },
-    [](S& s) { s.init.scheme = "normal"; },
     [](S& s) { s.init.residual_scale = false; },
+    [](S& s) { s.init.scheme = "normal"; },
     [](S& s) { s.attention.scale = "mup"; },
 };
 
@@ -102,15 +102,18 @@ std::optional<unsigned> smallest_set(const std::vector<Wanted>& wanted, const Co
   return {};
 }
 
+// The changes that each of the wanted takes alone.
+unsigned changes_alone(const std::vector<Wanted>& wanted, const Components& c) {
+  unsigned all = 0;
+  for (const Wanted& w : wanted) all |= smallest_set({w}, c).value_or(0);
+  return all;
+}
+
 // The reason why not is what stays when each of the wanted has the changes that it takes alone.
 std::optional<DecoderSpec> adapted(const std::vector<Wanted>& wanted, const Components& c,
                                    std::string* why_not = nullptr) {
   if (const auto set = smallest_set(wanted, c)) return changed(*set, wanted);
-  if (why_not) {
-    unsigned all = 0;
-    for (const Wanted& w : wanted) all |= smallest_set({w}, c).value_or(0);
-    *why_not = refusal(changed(all, wanted), c);
-  }
+  if (why_not) *why_not = refusal(changed(changes_alone(wanted, c), wanted), c);
   return {};
 }
 
@@ -118,6 +121,13 @@ DecoderSpec adapted(const Family& f, const std::string& name, const Components& 
   std::string why;
   if (auto s = adapted({{&f, name}}, c, &why)) return *s;
   fail("[conformance] no small decoder contains {} '{}': {}", f.name, name, why);
+}
+
+std::vector<Wanted> wanted_of(const Entries& entries) {
+  std::vector<Wanted> found;
+  for (const auto& [family, entry] : entries)
+    found.push_back({std::ranges::find(families, family, &Family::name), entry});
+  return found;
 }
 
 // Does the setting change the graph of this spec: other parameters, states or ops?
@@ -174,25 +184,21 @@ std::vector<std::pair<std::string, Names>> family_names(const Components& c) {
   return all;
 }
 
-std::optional<DecoderSpec> adapted_to(const std::vector<std::pair<std::string, std::string>>& wanted,
-                                      const Components& c, std::string* why_not) {
-  std::vector<Wanted> found;
-  for (const auto& [family, entry] : wanted)
-    found.push_back({std::ranges::find(families, family, &Family::name), entry});
-  return adapted(found, c, why_not);
+std::optional<DecoderSpec> adapted_to(const Entries& wanted, const Components& c, std::string* why_not) {
+  return adapted(wanted_of(wanted), c, why_not);
 }
 
-std::vector<Subject> pairs(const Components& c) {
-  std::vector<Subject> all;
+Adapter::Adapter(const Components& c) : c_(c) {
   for (const Family& f : families)
-    for (const Family& g : families) {
-      if (&f >= &g) continue;
-      for (const std::string& a : f.entries(c))
-        for (const std::string& b : g.entries(c))
-          if (const auto s = adapted({{&f, a}, {&g, b}}, c))
-            all.push_back({f.name + " and " + g.name, a + " and " + b, "", *s, &c});
-    }
-  return all;
+    for (const std::string& name : f.entries(c)) alone_[{f.name, name}] = changes_alone({{&f, name}}, c);
+}
+
+std::optional<DecoderSpec> Adapter::operator()(const Entries& entries) const {
+  unsigned set = 0;
+  for (const auto& e : entries) set |= alone_.at(e);
+  DecoderSpec s = changed(set, wanted_of(entries));
+  if (refusal(s, c_).empty()) return s;
+  return {};
 }
 
 Subject subject(const Components& c, const std::string& family, const std::string& name) {
