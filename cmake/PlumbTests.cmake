@@ -17,6 +17,7 @@ target_compile_options(plumb_tests PRIVATE -O1 $<$<NOT:$<BOOL:${PLUMB_SANITIZE}>
 target_link_libraries(plumb_tests PRIVATE
   plumb plumb_flags plumb_deps::dnnl plumb_deps::gomp plumb_deps::hwy plumb_deps::utf8proc fmt::fmt OpenSSL::Crypto
   Threads::Threads GTest::gtest_main)
+plumb_precompile(plumb_tests <gtest/gtest.h>)
 target_compile_definitions(plumb_tests PRIVATE
   PLUMB_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
   PLUMB_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")

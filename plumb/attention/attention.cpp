@@ -163,8 +163,8 @@ template <class R>
 class ScoresOp final : public Op<R> {
  public:
   ScoresOp(std::int64_t n_head, double scale, const AttentionContext<R>& c)
-      : n_head_(n_head), scale_(scale), bias_(c.bias), has_table_(c.table.id >= 0) {}
-  OpInfo info() const override { return {.kind = "attention_scores"}; }
+      : n_head_(n_head), scale_(scale), bias_(c.bias), has_table_(c.table.id >= 0), mask_(c.mask) {}
+  OpInfo info() const override { return {.kind = "attention_scores", .sees_future = !mask_.causal()}; }
 
   void forward(Run<R>& r) const override {
     each_head(r, r.in(0).rows, r.in(0).cols, n_head_, [&](HeadCut c) {
@@ -176,8 +176,9 @@ class ScoresOp final : public Op<R> {
           s.row(i)[j] = static_cast<R>(scale_) * dot;
         }
       if (bias_) bias_->add(s, static_cast<int>(c.h), 0, 0, has_table_ ? r.in(2) : View<const R>{});
+      const R masked = mask_.finite ? static_cast<R>(mask_.value) : -std::numeric_limits<R>::infinity();
       for (std::int64_t i = 0; i < c.t; ++i)
-        std::fill(s.row(i) + i + 1, s.row(i) + c.t, -std::numeric_limits<R>::infinity());
+        std::fill(s.row(i) + mask_.kept(i, c.t), s.row(i) + c.t, masked);
     });
   }
 
@@ -189,7 +190,7 @@ class ScoresOp final : public Op<R> {
     each_head(r, r.in(0).rows, r.in(0).cols, n_head_, [&](HeadCut c) {
       const View<const R> ds = c.square(r.dout());
       for (std::int64_t i = 0; i < c.t; ++i)
-        for (std::int64_t j = 0; j <= i; ++j) {
+        for (std::int64_t j = 0; j < mask_.kept(i, c.t); ++j) {
           const R g = static_cast<R>(scale_) * ds.row(i)[j];
           for (std::int64_t k = 0; k < c.d; ++k) {
             if (dq) c.row(dq.v, i)[k] += g * c.row(r.in(1), j)[k];
@@ -205,12 +206,13 @@ class ScoresOp final : public Op<R> {
   double scale_;
   std::shared_ptr<const ScoreBias<R>> bias_;
   bool has_table_;
+  Mask mask_;
 };
 
 template <class R>
 class CausalSoftmaxOp final : public Op<R> {
  public:
-  explicit CausalSoftmaxOp(std::int64_t n_head) : n_head_(n_head) {}
+  CausalSoftmaxOp(std::int64_t n_head, const Mask& mask) : n_head_(n_head), mask_(mask) {}
   OpInfo info() const override { return {.kind = "attention_softmax"}; }
 
   void forward(Run<R>& r) const override {
@@ -218,17 +220,18 @@ class CausalSoftmaxOp final : public Op<R> {
     const std::int64_t t = s.cols;
     for (std::int64_t row = 0; row < s.rows; ++row) {
       const std::int64_t i = row % t, b = row / (n_head_ * t), h = row / t % n_head_;
+      const std::int64_t seen = mask_.seen(i, t);
       const R *x = s.row(row);
       R* p = r.out().row(row);
       R top = x[0], z = 0;
-      for (std::int64_t j = 1; j <= i; ++j) top = x[j] > top || std::isnan(x[j]) ? x[j] : top;
-      for (std::int64_t j = 0; j <= i; ++j) z += p[j] = std::exp(x[j] - top);
+      for (std::int64_t j = 1; j < seen; ++j) top = x[j] > top || std::isnan(x[j]) ? x[j] : top;
+      for (std::int64_t j = 0; j < seen; ++j) z += p[j] = std::exp(x[j] - top);
       R expected = 0;
-      for (std::int64_t j = 0; j <= i; ++j) {
+      for (std::int64_t j = 0; j < seen; ++j) {
         p[j] /= z;
         if (p[j] != 0) expected += p[j] * (x[j] - top);
       }
-      std::fill(p + i + 1, p + t, R(0));
+      std::fill(p + seen, p + t, R(0));
       if (auto e = r.stat(0)) e.row(b * t + i)[h] = std::log(z) - expected;
       if (auto m = r.stat(1)) m.row(b * t + i)[h] = top;
     }
@@ -241,7 +244,7 @@ class CausalSoftmaxOp final : public Op<R> {
       const R *p = r.out().row(row), *dp = r.dout().row(row);
       R* d = ds.v.row(row);
       R dot = 0;
-      const std::int64_t seen = row % ds.v.cols + 1;
+      const std::int64_t seen = mask_.seen(row % ds.v.cols, ds.v.cols);
       for (std::int64_t j = 0; j < seen; ++j) dot += p[j] * dp[j];
       for (std::int64_t j = 0; j < ds.v.cols; ++j) {
         const R g = j < seen ? p[j] * (dp[j] - dot) : R(0);
@@ -252,12 +255,13 @@ class CausalSoftmaxOp final : public Op<R> {
 
  private:
   std::int64_t n_head_;
+  Mask mask_;
 };
 
 template <class R>
 class WeightedSumOp final : public Op<R> {
  public:
-  explicit WeightedSumOp(std::int64_t n_head) : n_head_(n_head) {}
+  WeightedSumOp(std::int64_t n_head, const Mask& mask) : n_head_(n_head), mask_(mask) {}
   OpInfo info() const override { return {.kind = "attention_context"}; }
 
   void forward(Run<R>& r) const override {
@@ -266,7 +270,7 @@ class WeightedSumOp final : public Op<R> {
       for (std::int64_t i = 0; i < c.t; ++i) {
         R* o = c.row(r.out(), i);
         std::fill_n(o, c.d, R(0));
-        for (std::int64_t j = 0; j <= i; ++j)
+        for (std::int64_t j = 0; j < mask_.seen(i, c.t); ++j)
           for (std::int64_t k = 0; k < c.d; ++k) o[k] += p.row(i)[j] * c.row(r.in(1), j)[k];
       }
     });
@@ -279,7 +283,7 @@ class WeightedSumOp final : public Op<R> {
     each_head(r, r.in(1).rows, r.in(1).cols, n_head_, [&](HeadCut c) {
       const View<const R> p = c.square(r.in(0));
       for (std::int64_t i = 0; i < c.t; ++i)
-        for (std::int64_t j = 0; j <= i; ++j) {
+        for (std::int64_t j = 0; j < mask_.seen(i, c.t); ++j) {
           R dot = 0;
           for (std::int64_t k = 0; k < c.d; ++k) {
             dot += c.row(r.dout(), i)[k] * c.row(r.in(1), j)[k];
@@ -292,6 +296,7 @@ class WeightedSumOp final : public Op<R> {
 
  private:
   std::int64_t n_head_;
+  Mask mask_;
 };
 
 }  // namespace
@@ -308,6 +313,9 @@ Value causal_attention(Builder<R>& b, Value q, Value k, Value v, std::int64_t n_
   for (std::int64_t t = 0; t < T.n; ++t) mean_share += 1.0 / static_cast<double>((t + 1) * T.n);
   const double var = b.expected_var(v) * mean_share;
   if (b.context() > 0) {
+    if (!c.mask.causal())
+      bad_input("a model whose mask shows the future (a fault of its run) cannot write one token at a time; sample from a "
+                "run without it");
     const Shape cache{Dim{'T', b.context()}, b.shape(k).dims.back()};
     NodeSpec n{.name = name + ".ctx", .in = {q, k, v}, .out = {shape}};
     if (c.table) n.in.push_back(c.table);
@@ -315,7 +323,7 @@ Value causal_attention(Builder<R>& b, Value q, Value k, Value v, std::int64_t n_
     return b.node1(std::make_unique<CachedAttentionOp<R>>(n_head, scale, c), std::move(n));
   }
   NodeSpec n{.name = name + ".ctx", .in = {q, k, v}, .out = {shape}, .kept = {per_head}, .stats = stats};
-  if (!b.wants(name + ".scores") && !b.wants(name + ".weights")) {
+  if (c.mask.causal() && !b.wants(name + ".scores") && !b.wants(name + ".weights")) {
     if (c.table) n.in.push_back(c.table);
     const Value ctx = b.node1(std::make_unique<TiledAttentionOp<R>>(n_head, scale, c), std::move(n));
     b.expected_var(ctx, var);
@@ -326,13 +334,13 @@ Value causal_attention(Builder<R>& b, Value q, Value k, Value v, std::int64_t n_
   NodeSpec s{.name = name + ".scores", .in = {q, k}, .out = {Shape{B, H, T, T}}, .backward_reads_out = false};
   if (c.table) s.in.push_back(c.table);
   const Value scores = b.point(name + ".scores", b.node1(std::make_unique<ScoresOp<R>>(n_head, scale, c), std::move(s)));
-  const Value p = b.point(name + ".weights", b.node1(std::make_unique<CausalSoftmaxOp<R>>(n_head),
+  const Value p = b.point(name + ".weights", b.node1(std::make_unique<CausalSoftmaxOp<R>>(n_head, c.mask),
                                                      {.name = name + ".weights",
                                                       .in = {scores},
                                                       .out = {Shape{B, H, T, T}},
                                                       .stats = stats,
                                                       .backward_reads_in = false}));
-  return b.node1(std::make_unique<WeightedSumOp<R>>(n_head),
+  return b.node1(std::make_unique<WeightedSumOp<R>>(n_head, c.mask),
                  {.name = name + ".ctx", .in = {p, v}, .out = {shape}, .backward_reads_out = false});
 }
 

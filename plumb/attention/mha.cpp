@@ -21,10 +21,11 @@ class Mha final : public Attention<R> {
     const LinearSpec qkv[3] = {{name + ".q", width, Role::q, s_.attention.bias, layer},
                                {name + ".k", width, Role::k, s_.attention.bias, layer},
                                {name + ".v", width, Role::v, s_.attention.bias, layer}};
-    const std::vector<Value> made = b.linears(x, qkv);
-    for (std::size_t i = 0; i < 3; ++i) b.point(qkv[i].name, made[i]);
-    const Value ctx = causal_attention(b, made[0], made[1], made[2], s_.n_head, scale(), context, name);
-    b.point(name + ".ctx", ctx);
+    std::vector<Value> made = b.linears(x, qkv);
+    for (std::size_t i = 0; i < 3; ++i) made[i] = b.point(qkv[i].name, made[i]);
+    const Value ctx = b.point(
+        name + ".ctx", causal_attention(b, made[0], made[1], made[2], s_.n_head, scale(), context, name));
+    if (!s_.attention.output_projection) return b.point(name + ".out", ctx);
     return b.point(
         name + ".out",
         b.linear(ctx, {name + ".o", {'C', s_.d_model, true}, Role::attn_out, s_.attention.bias, layer}));
@@ -45,6 +46,14 @@ class Mha final : public Attention<R> {
   DecoderSpec s_;
 };
 
+std::string mha_refuses(const DecoderSpec& s) {
+  if (s.attention.output_projection || s.n_head * s.d_head == s.d_model) return {};
+  return fmt::format(
+      "without an output projection the heads are what is written, but n_head x d_head = {} and d_model = {}; set "
+      "model.attention.output_projection = true or change model.d_head",
+      s.n_head * s.d_head, s.d_model);
+}
+
 }  // namespace
 
 namespace entries::attention {
@@ -53,7 +62,9 @@ extern constexpr AttentionEntry mha = attention_entry<Mha>({
     .formula = "softmax(scale q k^T + mask) v per head, then Wo",
     .paper = "Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2",
     .pitfalls = "scale = 'none' with unit-variance keys saturates the softmax as d_head grows.",
-    .fields = "model.n_head, model.d_head, model.attention.scale, model.attention.bias",
+    .fields = "model.n_head, model.d_head, model.attention.scale, model.attention.bias, "
+              "model.attention.output_projection",
+    .refuses = mha_refuses,
 });
 }  // namespace entries::attention
 

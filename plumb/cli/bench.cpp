@@ -54,8 +54,8 @@ double step_flops(const Plan<float>& plan, const DecoderSpec& s) {
 class StepBench {
  public:
   StepBench(const Config& c, ThreadPool& pool, Observers observers = {})
-      : t_(c.train),
-        spec_(spec_from_config(c, c.data.vocab_size)),
+      : t_(with_faults(c, Components{}.fault).train),
+        spec_(spec_of(c, c.data.vocab_size, Components{})),
         pool_(pool),
         store_(decoder_layout<float>(spec_, Components{}), static_cast<std::uint64_t>(t_.seed)),
         optimizer_(make_optimizer<float>(t_, Components{}, store_.layout(), pool.size())),
@@ -177,7 +177,7 @@ int bench_layers(const Flags& f, const Config& base, ThreadPool& pool) {
 
 int bench_probes(const Flags& f, const Config& config, ThreadPool& pool) {
   if (config.probe.every == 0) bad_input("probe.every is 0: nothing is probed; set it to 1 or more");
-  ProbeSet probes(spec_from_config(config, config.data.vocab_size));
+  ProbeSet probes(spec_of(config, config.data.vocab_size, Components{}));
   StepBench bench(config, pool, observers_of(probes));
   bench.step(true);
   std::vector<double> plain, more;

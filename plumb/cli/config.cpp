@@ -45,7 +45,7 @@ int config_command(const Flags& f) {
   Config given = config_of(f);
   if (f.scale_batch != 1) given = with_batch(std::move(given), f.scale_batch, f.quiet);
   const Config config = resolve_config(given);
-  const DecoderSpec spec = spec_from_config(config, config.data.vocab_size);
+  const DecoderSpec spec = spec_of(config, config.data.vocab_size, Components{});
   check_spec(spec, Components{});
   if (f.json) {
     Json j = Json::object();

@@ -42,6 +42,8 @@ int eval_command(const Flags& f) {
   Opened run = open_run(f.args.front(), Components{});
   const Config config = config_of_run(run.info.config, f.set);
   const auto sizes = sizes_of(f.block_sizes, run.info.spec.block_size);
+  note_faults(config.fault, f.quiet);
+  const Mode mode = run_faults(config, Components{}.fault).evaluate_in_training_mode ? Mode::train : Mode::eval;
   const Corpus corpus = open_corpus(config.data.corpus, f.quiet);
   if (!run.info.corpus_sha256.empty() && corpus.sha256 != run.info.corpus_sha256 && !f.quiet)
     say("note: this is not the text that the run was trained on\n");
@@ -50,7 +52,8 @@ int eval_command(const Flags& f) {
   std::vector<Series> curves;
   const auto feed_of = [&](std::int64_t block) {
     return std::make_unique<Feed>(config.data, corpus, block,
-                                  static_cast<std::int32_t>(run.info.spec.ignore_index), 0, run.tokenizer);
+                                  static_cast<std::int32_t>(run.info.spec.ignore_index), 0, run.tokenizer,
+                                  run_faults(config, Components{}.fault));
   };
   const std::int64_t longest =
       f.block_sizes.empty() ? 0 : feed_of(run.info.spec.block_size)->longest_val_row();
@@ -63,7 +66,7 @@ int eval_command(const Flags& f) {
   for (const std::int64_t block : sizes) {
     const auto made = feed_of(block);
     const Feed& feed = *made;
-    Validation validation(run.info.spec, Components{}, run.store, feed, pool);
+    Validation validation(run.info.spec, Components{}, run.store, feed, pool, mode);
     std::vector<double> by_position;
     Progress progress(fmt::format("block {}", block), f.quiet);
     const double loss = validation.loss(by_position, [&](double share) { progress.at(share); });

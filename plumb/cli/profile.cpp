@@ -96,6 +96,7 @@ int profile_command(const Flags& f) {
   } else {
     config = config_of_run(read_checkpoint_info(newest_checkpoint(what)).config, f.set);
   }
+  note_faults(config.fault, f.quiet);
   const Profile p = profile(config, is_config(what) ? fs::path() : fs::path(what), Components{},
                             open_corpus(config.data.corpus, f.quiet));
   if (!p.non_finite.empty())

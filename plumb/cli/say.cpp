@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "plumb/base/error.h"
+#include "plumb/fault/fault.h"
 
 namespace plumb::cli {
 
@@ -17,6 +18,11 @@ std::string as_called(std::string text) {
       text.replace(at, from.size(), to);
   }
   return text;
+}
+
+void note_faults(const FaultConfig& faults, bool quiet) {
+  if (const std::string wrong = faults_text(faults); !wrong.empty() && !quiet)
+    say("note: FAULT injected on purpose: {}; docs/faults.md says what is wrong\n", wrong);
 }
 
 Sentence sentence_of(const std::exception_ptr& error) {

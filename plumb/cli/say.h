@@ -6,6 +6,8 @@
 #include <exception>
 #include <string>
 
+#include "plumb/config/config.h"
+
 namespace plumb::cli {
 
 /// The name that a person typed to get here, for the commands in hints: "plumb", or what ./run says of itself
@@ -18,6 +20,9 @@ template <class... A>
 void say(fmt::format_string<A...> text, A&&... args) {
   std::fputs(as_called(fmt::format(text, std::forward<A>(args)...)).c_str(), stderr);
 }
+
+/// Says so, where the run that is looked at has faults injected.
+void note_faults(const FaultConfig&, bool quiet);
 
 /// What to say of an error, in one line, and the exit status it asks for.
 struct Sentence {

@@ -33,6 +33,7 @@ std::string new_run_folder() {
 Json answer(const TrainResult& r) {
   Json j = Json::object();
   j["run"] = r.run;
+  if (!r.faults.empty()) j["faults"] = Json(r.faults);
   j["steps"] = r.steps;
   const bool any = r.steps > 0, done = r.status == "done";
   j["initial_loss"] = any ? Json(r.initial_loss) : Json();
@@ -47,7 +48,8 @@ Json answer(const TrainResult& r) {
 }
 
 void print_end(const TrainResult& r, const std::string& name, bool quiet) {
-  const std::string who = name.empty() ? "" : name + ": ";
+  const std::string who =
+      (name.empty() ? "" : name + ": ") + (r.faults.empty() ? "" : "[FAULT: " + join(r.faults) + "] ");
   if (r.status == "done" && !quiet && r.tokens_per_s == 0)
     say("{}was finished already, after {} steps: validation {:.4f}; {}\n", who, r.steps, r.val_loss, r.run);
   else if (r.status == "done" && !quiet)
@@ -180,7 +182,7 @@ int train_command(const Flags& f) {
     }
     refuse_used_folder(r.job.out);
     // Before a corpus is fetched: the vocabulary is only known after it, but every name and combination is.
-    check_spec(spec_from_config(r.job.config, r.job.config.data.vocab_size), Components{});
+    check_spec(spec_of(r.job.config, r.job.config.data.vocab_size, Components{}), Components{});
     runs.push_back(std::move(r));
   }
   return train_all(runs, f);

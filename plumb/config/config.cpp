@@ -100,16 +100,38 @@ std::optional<T> number(std::string_view text) {
   return value;
 }
 
+std::string_view trimmed(std::string_view s) {
+  const std::size_t first = s.find_first_not_of(" \t"), last = s.find_last_not_of(" \t");
+  return first == std::string_view::npos ? std::string_view() : s.substr(first, last - first + 1);
+}
+
+std::string unquoted(std::string_view text) {
+  const bool in_quotes =
+      text.size() >= 2 && (text.front() == '"' || text.front() == '\'') && text.front() == text.back();
+  return std::string(in_quotes ? text.substr(1, text.size() - 2) : text);
+}
+
+// "a, b" or ["a", "b"].
+std::vector<std::string> command_line_list(std::string_view text) {
+  if (text.size() >= 2 && text.front() == '[' && text.back() == ']') text = text.substr(1, text.size() - 2);
+  std::vector<std::string> all;
+  while (!trimmed(text).empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    all.push_back(unquoted(trimmed(text.substr(0, comma))));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return all;
+}
+
 // A value from the command line: what it looks like, except that text needs no quotes.
 FieldValue command_line_value(FieldType type, std::string_view text) {
+  if (type == FieldType::list) return command_line_list(text);
   if (type != FieldType::text) {
     if (text == "true" || text == "false") return text == "true";
     if (const auto i = number<std::int64_t>(text)) return *i;
     if (const auto d = number<double>(text)) return *d;
   }
-  const bool in_quotes =
-      text.size() >= 2 && (text.front() == '"' || text.front() == '\'') && text.front() == text.back();
-  return std::string(in_quotes ? text.substr(1, text.size() - 2) : text);
+  return unquoted(text);
 }
 
 void json_section(Json& root, std::string_view section, const std::string& key, Json value) {
@@ -170,10 +192,6 @@ void set_value(Config& config, std::string_view assignment) {
     bad_input("--set {} has no '='; write --set section.key=value, for example --set train.lr=1e-3",
               assignment);
   }
-  const auto trimmed = [](std::string_view s) {
-    const std::size_t first = s.find_first_not_of(" \t"), last = s.find_last_not_of(" \t");
-    return first == std::string_view::npos ? std::string_view() : s.substr(first, last - first + 1);
-  };
   const Field<Config>& field = config_field(trimmed(assignment.substr(0, equals)), "--set");
   assign(config, field, command_line_value(field.type, trimmed(assignment.substr(equals + 1))), "--set");
 }

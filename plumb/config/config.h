@@ -41,6 +41,7 @@ struct AttentionConfig {
   std::string kind = "mha";
   std::optional<std::string> scale;  // auto
   bool bias = false;
+  bool output_projection = true;
 };
 
 struct FfnConfig {
@@ -87,6 +88,12 @@ struct ProbeConfig {
   std::int64_t every = 25;
 };
 
+/// What is made wrong on purpose, to teach and to test diagnoses. plumb/fault/ has the faults there are.
+struct FaultConfig {
+  std::vector<std::string> inject;
+  double strength = 1;
+};
+
 struct Config {
   ModelConfig model;
   AttentionConfig attention;  // [model.attention]
@@ -95,6 +102,7 @@ struct Config {
   TrainConfig train;
   DataConfig data;
   ProbeConfig probe;
+  FaultConfig fault;
 
   /// Where each key was given: "train.lr" -> "run.toml:12" or "--set". A key that is not in it has its
   /// default.

@@ -63,6 +63,8 @@ std::string_view field_type_name(FieldType type) {
       return "a number";
     case FieldType::text:
       return "a string";
+    case FieldType::list:
+      return "a list of strings";
   }
   return "";
 }
@@ -72,12 +74,19 @@ std::string field_text(const FieldValue& value) {
   if (const auto* i = std::get_if<std::int64_t>(&value)) return fmt::format("{}", *i);
   if (const auto* d = std::get_if<double>(&value)) return number_text(*d);
   if (const auto* s = std::get_if<std::string>(&value)) return quoted(*s);
+  if (const auto* all = std::get_if<std::vector<std::string>>(&value)) {
+    std::vector<std::string> each;
+    for (const std::string& s : *all) each.push_back(quoted(s));
+    return "[" + join(each) + "]";
+  }
   return "";
 }
 
 std::string field_refusal(FieldType type, const FieldCheck& check, FieldValue& value) {
   if (type == FieldType::real)
     if (const auto* i = std::get_if<std::int64_t>(&value)) value = static_cast<double>(*i);
+  if (type == FieldType::list)
+    if (const auto* s = std::get_if<std::string>(&value)) value = std::vector<std::string>{*s};
   if (value.index() != static_cast<std::size_t>(type))
     return fmt::format("must be {}, but is {}", field_type_name(type), field_text(value));
 
@@ -123,6 +132,11 @@ FieldValue field_from_json(FieldType type, const Json& json, std::string_view wh
       return json.as_double(what);
     case FieldType::text:
       return json.as_string(what);
+    case FieldType::list: {
+      std::vector<std::string> all;
+      for (const Json& s : json.as_array(what)) all.push_back(s.as_string(what));
+      return all;
+    }
   }
   return {};
 }

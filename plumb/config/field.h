@@ -17,9 +17,10 @@
 namespace plumb {
 
 /// A field's value; monostate is an optional that is not set.
-using FieldValue = std::variant<std::monostate, bool, std::int64_t, double, std::string>;
+using FieldValue =
+    std::variant<std::monostate, bool, std::int64_t, double, std::string, std::vector<std::string>>;
 
-enum class FieldType : std::uint8_t { boolean = 1, integer, real, text };  // the index in FieldValue
+enum class FieldType : std::uint8_t { boolean = 1, integer, real, text, list };  // the index in FieldValue
 
 /// What a field may hold. The bounds count only for numbers, the choices only for text.
 struct FieldCheck {
@@ -117,14 +118,15 @@ Field<Owner> field_of(std::string key, T Owner::*member, FieldCheck check, std::
       std::move(help), [member](auto& o) -> auto& { return o.*member; });
 }
 
-/// "a whole number", "a number", "true or false", "a string".
+/// "a whole number", "a number", "true or false", "a string", "a list of strings".
 std::string_view field_type_name(FieldType type);
 
-/// The value as TOML writes it: 3, 0.003, true, "gelu"; empty when unset.
+/// The value as TOML writes it: 3, 0.003, true, "gelu", ["a", "b"]; empty when unset.
 std::string field_text(const FieldValue& value);
 
 /// Why `value` is not allowed ("must be at least 1, but is 0"), or empty. The type is checked too; a whole
-/// number is fine where a real one is expected (and is converted in `value`). `value` is not monostate.
+/// number is fine where a real one is expected, and a string where a list is (and is converted in `value`).
+/// `value` is not monostate.
 std::string field_refusal(FieldType type, const FieldCheck& check, FieldValue& value);
 
 /// What is allowed, for documentation: "at least 1", "constant, cosine, linear"; empty when anything of the

@@ -59,6 +59,8 @@ void add_attention(Rows& rows) {
       "what scores are multiplied by; default: auto, 1/sqrt(d_head) except where another setting implies its "
       "own");
   row("bias", &A::bias, any(), "q, k, v and output projections have biases");
+  row("output_projection", &A::output_projection, any(),
+      "false: the heads, side by side, are what attention writes; n_head x d_head must be d_model");
 }
 
 void add_ffn(Rows& rows) {
@@ -175,6 +177,15 @@ void add_probe(Rows& rows) {
                                                   "steps between probe rows in the trace; 0: none"));
 }
 
+void add_fault(Rows& rows) {
+  rows.push_back(field_in<&Config::fault, Config>(
+      "fault", "inject", &FaultConfig::inject, any(),
+      "what is made wrong on purpose, to teach and to test diagnoses; docs/faults.md has them all"));
+  rows.push_back(field_in<&Config::fault, Config>(
+      "fault", "strength", &FaultConfig::strength, between(-1e6, 1e6),
+      "how wrong: 1 is the whole fault, near 0 hardly any; some are on or off whatever it is"));
+}
+
 Rows all_rows() {
   Rows rows;
   add_model(rows);
@@ -185,6 +196,7 @@ Rows all_rows() {
   add_lr_scale(rows);
   add_data(rows);
   add_probe(rows);
+  add_fault(rows);
   return rows;
 }
 

@@ -98,6 +98,10 @@ void flatten(const toml::table& table, const std::string& prefix, std::vector<To
       entry.value = d->get();
     } else if (const auto* s = node.as_string()) {
       entry.value = s->get();
+    } else if (const auto* a = node.as_array(); a != nullptr && (a->empty() || a->is_homogeneous<std::string>())) {
+      std::vector<std::string> all;
+      for (const toml::node& each : *a) all.push_back(each.as_string()->get());
+      entry.value = std::move(all);
     } else {
       entry.kind = node.is_table() ? TomlEntry::Kind::table : TomlEntry::Kind::other;
       entry.what = kind_of(node);

@@ -257,7 +257,7 @@ class Moe final : public Ffn<R> {
   DecoderSpec s_;
 };
 
-std::string refuses(const DecoderSpec& s) {
+std::string moe_refuses(const DecoderSpec& s) {
   if (s.ffn.n_expert < 1) return fmt::format("ffn.n_expert = {}; there must be at least 1", s.ffn.n_expert);
   if (s.ffn.top_k < 1 || s.ffn.top_k > s.ffn.n_expert)
     return fmt::format("ffn.top_k = {}; it must lie between 1 and ffn.n_expert = {}", s.ffn.top_k,
@@ -282,7 +282,7 @@ extern constexpr FfnEntry moe = ffn_entry<Moe>({
         "gradient. Weights for k = 1 are always 1, so the router then learns from the auxiliary losses only.",
     .fields = "model.d_ff, model.ffn.bias, model.ffn.n_expert, model.ffn.top_k, model.ffn.balance_loss, "
               "model.ffn.router_z_loss",
-    .refuses = refuses,
+    .refuses = moe_refuses,
 });
 }  // namespace entries::ffn
 

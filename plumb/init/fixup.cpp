@@ -62,7 +62,7 @@ class Fixup final : public Init<R> {
   DecoderSpec s_;
 };
 
-std::string refuses(const DecoderSpec& s) {
+std::string fixup_refuses(const DecoderSpec& s) {
   if (s.norm != "none") return "Fixup trains without norms; set norm = 'none'";
   if (s.tied_embeddings)
     return "Fixup starts the head at zero, which a shared embedding cannot; set tied_embeddings = false";
@@ -80,7 +80,7 @@ extern constexpr InitEntry fixup = init_entry<Fixup>({
     .pitfalls = "The classifier starts at zero too, so the first step moves only it; the scalars want a "
                 "smaller learning rate.",
     .fields = "init.std, init.distribution",
-    .refuses = refuses,
+    .refuses = fixup_refuses,
 });
 }  // namespace entries::init
 

@@ -54,7 +54,7 @@ class Mup final : public Init<R> {
   double m_;
 };
 
-std::string refuses(const DecoderSpec& s) {
+std::string mup_refuses(const DecoderSpec& s) {
   if (s.ffn.kind == "moe") return "a router has no row in its table; use another feed-forward network";
   if (s.attention.scale != "mup")
     return fmt::format("attention.scale = '{}'; attention's scores have a scale of their own here: 'mup'",
@@ -75,7 +75,7 @@ extern constexpr InitEntry mup = init_entry<Mup>({
                 "learning rate over "
                 "widths; depth, batch and steps must stay what they were.",
     .fields = "init.std, init.distribution, init.base_d_model",
-    .refuses = refuses,
+    .refuses = mup_refuses,
 });
 }  // namespace entries::init
 

@@ -34,7 +34,7 @@ class TFixup final : public Init<R> {
   double factor_;
 };
 
-std::string refuses(const DecoderSpec& s) {
+std::string t_fixup_refuses(const DecoderSpec& s) {
   if (s.norm != "none") return "T-Fixup trains without norms; set norm = 'none'";
   return {};
 }
@@ -49,7 +49,7 @@ extern constexpr InitEntry t_fixup = init_entry<TFixup>({
     .paper = "Huang, Perez, Ba, Volkovs 2020 (ICML), section 3.2",
     .pitfalls = "The factor is the decoder's; an encoder has 0.67 N^(-1/4). It is meant without warm-up.",
     .fields = "init.distribution",
-    .refuses = refuses,
+    .refuses = t_fixup_refuses,
 });
 }  // namespace entries::init
 

@@ -19,7 +19,7 @@ class ZeroLast final : public Init<R> {
   DecoderSpec s_;
 };
 
-std::string refuses(const DecoderSpec& s) {
+std::string zero_last_refuses(const DecoderSpec& s) {
   if (s.residual == "rezero" || s.residual == "skip_init" || s.residual == "nf")
     return "the residual rule's gain starts at zero too, and a product of two zeros has no gradient; choose "
            "one of the two";
@@ -35,7 +35,7 @@ extern constexpr InitEntry zero_last = init_entry<ZeroLast>({
     .paper = "Goyal et al. 2017, arXiv 1706.02677, section 5.1",
     .pitfalls = "At the first step only the zero matrices (and the ends of the model) get a gradient.",
     .fields = "init.std, init.distribution",
-    .refuses = refuses,
+    .refuses = zero_last_refuses,
 });
 }  // namespace entries::init
 

@@ -1,6 +1,7 @@
 // All component tables as one value. A program outside the tree appends its own entries to its own copy.
 #pragma once
 #include "plumb/attention/attention.h"
+#include "plumb/fault/fault.h"
 #include "plumb/ffn/ffn.h"
 #include "plumb/init/init.h"
 #include "plumb/model/placement.h"
@@ -22,9 +23,10 @@ struct Components {
   std::vector<InitEntry> init = init_table();
   std::vector<OptimEntry> optim = optim_table();
   std::vector<Placement> placement = placements();
+  std::vector<FaultEntry> fault = fault_table();
 };
 
-/// Calls f(config key, what one is called, table) for every table.
+/// Calls f(config key, what one is called, table) for every table whose key names one entry.
 template <class F>
 void each_table(const Components& c, F f) {
   f("model.norm", "norm", c.norm);

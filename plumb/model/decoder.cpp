@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "plumb/model/ends.h"
+#include "plumb/spec/from_config.h"
 
 namespace plumb {
 namespace {
@@ -30,12 +31,23 @@ class Decoder {
         attention_(choose(c.attention, "attention kind", s.attention.kind, s).template make<R>(s)),
         ffn_(choose(c.ffn, "ffn kind", s.ffn.kind, s).template make<R>(s)),
         init_(choose(c.init, "init scheme", s.init.scheme, s).template make<R>(s)),
-        place_(choose_placement(c, s.placement)) {}
+        place_(choose_placement(c, s.placement)) {
+    for (const std::string& name : s.flaws.faults)
+      faults_.push_back(fault_named(c.fault, name).template graph<R>(s));
+  }
 
   Rules<R> rules() {
     Rules<R> r;
     r.init = [this](const ParamSpec& p, double gain) { return init_->rule(p, gain); };
-    r.multiply = [this](Role role, ParamRule& rule) { init_->multiply(role, rule); };
+    r.adjust = [this](const ParamSpec& p, ParamRule& rule) {
+      init_->multiply(p.role, rule);
+      for (const auto& f : faults_) f->rule(p, rule);
+    };
+    if (!faults_.empty())
+      r.edit = [this](Builder<R>& b, std::string_view point, Value v) {
+        for (const auto& f : faults_) v = f->at(b, point, v);
+        return v;
+      };
     r.branch_gain = [this](Role role, const Site& site) { return residual_->branch_gain(role, site); };
     if (s_.weight_param != "plain") {
       r.weight = [this](Builder<R>& b, Value w, const ParamSpec& p) { return weight_->transform(b, w, p); };
@@ -54,27 +66,28 @@ class Decoder {
                                  .fan_in = 1,
                                  .fan_out = s_.d_model});
     Value x = position_->embed(b, scaled_embedding(b, embed_tokens(b, table, block)));
-    b.point("embed", x);
+    x = b.point("embed", x);
     const auto bias = position_->bias(b);
-    context_ = {bias.rule, bias.table};
+    const auto& flaws = s_.flaws;
+    context_ = {bias.rule, bias.table, {flaws.mask_ahead, flaws.mask_finite, flaws.mask_value}};
 
     Value stream = residual_->open(b, x);
     const int n_layer = static_cast<int>(s_.n_layer);
     for (int i = 0; i < n_layer; ++i) {
       const std::string block_name = "blocks." + std::to_string(i);
       b.segment(i);
-      b.point(block_name + ".in", stream);
+      stream = b.point(block_name + ".in", stream);
       stream = place_.parallel ? parallel_block(b, stream, i) : block_of(b, stream, i);
-      b.point(block_name + ".out", stream);
+      stream = b.point(block_name + ".out", stream);
     }
     b.segment(-1);
     x = residual_->close(b, stream);
     if (s_.final_norm) x = norm_->build(b, x, "final_norm", -1);
-    b.point("final_norm", x);
+    x = b.point("final_norm", x);
     if (const double scale = init_->logit_scale(); scale != 1) x = scaled(b, scale, x, "head.scaled");
     Value logits = s_.tied_embeddings ? b.product(x, table, std::nullopt, "head")
                                       : b.linear(x, {"head", vocabulary, Role::readout, false, -1});
-    b.point("logits", logits);
+    logits = b.point("logits", logits);
     token_loss(b, logits, s_.ignore_index, loss);
   }
 
@@ -111,7 +124,7 @@ class Decoder {
 
   // The norm of a sub-layer, wherever its place is, with what it reads and makes as points.
   Value normed(Builder<R>& b, Value x, const Site& at) {
-    b.point(at.name() + ".norm_in", x);
+    x = b.point(at.name() + ".norm_in", x);
     return b.point(at.name() + ".norm", norm_->build(b, x, at.name() + ".norm", at.layer));
   }
 
@@ -121,7 +134,7 @@ class Decoder {
       b.site(at);
       const auto in = residual_->enter(b, stream, at);
       stream = write(b, in.shortcut, branch(b, in.branch, at), at);
-      if (sub == Sub::attention) b.point("blocks." + std::to_string(layer) + ".mid", stream);
+      if (sub == Sub::attention) stream = b.point("blocks." + std::to_string(layer) + ".mid", stream);
       b.site(std::nullopt);
     }
     return stream;
@@ -149,6 +162,7 @@ class Decoder {
   std::unique_ptr<Ffn<R>> ffn_;
   std::unique_ptr<Init<R>> init_;
   const Placement& place_;
+  std::vector<std::unique_ptr<GraphFault<R>>> faults_;
   AttentionContext<R> context_;
 };
 
@@ -167,6 +181,9 @@ void check_names(const Config& config, const Components& c) {
 
 KnownNames known_names(const Components& c) {
   KnownNames names;
+  std::vector<std::string> faults;
+  for (const FaultEntry& e : c.fault) faults.emplace_back(e.name);
+  names.emplace("fault.inject", join(faults));
   each_table(c, [&](std::string_view key, std::string_view, const auto& table) {
     std::vector<std::string> known;
     for (const auto& e : table) known.emplace_back(e.name);
@@ -196,6 +213,12 @@ std::vector<std::string> unused_settings(const Config& config, const Components&
     }
   });
   return all;
+}
+
+DecoderSpec spec_of(const Config& config, std::int64_t vocab_size, const Components& c) {
+  DecoderSpec spec = spec_from_config(with_faults(resolve_config(config), c.fault), vocab_size);
+  add_faults(spec, config.fault, c.fault);
+  return spec;
 }
 
 void check_spec(const DecoderSpec& s, const Components& c) {

@@ -6,6 +6,9 @@
 
 namespace plumb {
 
+/// The spec of the model that `config` asks for, changed as its faults say.
+DecoderSpec spec_of(const Config&, std::int64_t vocab_size, const Components&);
+
 /// Refuses, in one sentence, a spec that names unknown components or combines what cannot be combined.
 void check_spec(const DecoderSpec&, const Components&);
 

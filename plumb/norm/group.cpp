@@ -23,7 +23,7 @@ class Group final : public Norm<R> {
   Affine affine_;
 };
 
-std::string refuses(const DecoderSpec& s) {
+std::string group_refuses(const DecoderSpec& s) {
   if (s.d_model % s.norm_groups != 0)
     return fmt::format("{} channels do not divide into {} groups; change model.norm_groups", s.d_model,
                        s.norm_groups);
@@ -43,7 +43,7 @@ extern constexpr NormEntry group = norm_entry<Group>({
                 "in evaluation "
                 "too, so losses flatter. One group is not LayerNorm. It cannot decode a position at a time.",
     .fields = "model.norm_eps, model.norm_affine, model.norm_bias, model.norm_gain, model.norm_groups",
-    .refuses = refuses,
+    .refuses = group_refuses,
 });
 }  // namespace entries::norm
 

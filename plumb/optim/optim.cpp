@@ -27,7 +27,7 @@ double clip_scale(double grad_norm, double clip) {
 ParamRate::ParamRate(const ParamInfo& p, const OptimSpec& s, double parametrisation)
     : lr(parametrisation * s.lr_scale[p.spec.role]),
       lr_of_decay(s.lr_scale[p.spec.role]),
-      decay(has_rows(p) ? s.weight_decay * p.rule.decay : 0),
+      decay(has_rows(p) || p.rule.decays_anyway ? s.weight_decay * p.rule.decay : 0),
       independent(s.independent_decay) {}
 
 template <class R>

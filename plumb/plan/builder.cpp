@@ -69,7 +69,7 @@ Value Builder<R>::param(ParamSpec spec, ParamRule rule) {
   GraphOf<R>& graph = g();
   for (const ParamInfo& p : graph.params)
     if (p.spec.name == spec.name) fail("[builder] two parameters are called '{}'; give one another name", spec.name);
-  if (rules_.multiply) rules_.multiply(spec.role, rule);
+  if (rules_.adjust) rules_.adjust(spec, rule);
   const Value v{static_cast<std::int32_t>(graph.values.size())};
   ValueInfo& info = graph.values.emplace_back();
   info.shape = spec.shape;
@@ -171,6 +171,7 @@ int Builder<R>::state(StateSpec spec) {
 
 template <class R>
 Value Builder<R>::point(std::string_view name, Value v) {
+  if (rules_.edit) v = rules_.edit(*this, name, v);
   g().at(v).points.emplace_back(name);
   return v;
 }

@@ -64,7 +64,8 @@ struct Rules {
   /// The init rule; `branch_gain` is the residual bus's factor (DeepNorm's beta), 1 elsewhere.
   std::function<ParamRule(const ParamSpec&, double branch_gain)> init = {};
   std::function<double(Role, const Site&)> branch_gain = {};               // may be empty: 1
-  std::function<void(Role, ParamRule&)> multiply = {};  // the rule's multipliers, of every parameter; may be empty
+  std::function<void(const ParamSpec&, ParamRule&)> adjust = {};  // the rule of every parameter, last; may be empty
+  std::function<Value(Builder<R>&, std::string_view point, Value)> edit = {};  // what takes a named value's place; may be empty
   std::function<Value(Builder<R>&, Value w, const ParamSpec&)> weight = {};  // transform of a weight matrix; may be empty
   std::function<Value(Builder<R>&, Value x, std::string_view name)> before = {};  // before a linear or an activation
   std::function<double(std::string_view activation)> activation_gain = {};  // may be empty: 1
@@ -99,7 +100,8 @@ class Builder {
 
   int state(StateSpec spec);
   /// Names a value: observable, and with a rewriting hook replaceable, in both directions. A value may have many names.
-  Value point(std::string_view name, Value v);
+  /// Returns what is to be used from here on: the value itself, unless the rules put another in its place.
+  [[nodiscard]] Value point(std::string_view name, Value v);
   /// Has a hook asked for this interior point ("…attn.scores")? Then the composed twin is built instead of the tiles.
   bool wants(std::string_view interior) const;
   /// Adds weight * (mean over shards, by their share of tokens, of the single-element `v`) to the loss.

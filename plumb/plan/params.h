@@ -32,6 +32,7 @@ struct ParamRule {
   double scale = 0;  // the constant, the standard deviation, or the bound of the uniform distribution
   double lr = 1, lr_sgd = 1, decay = 1;  // times the learning rate of Adam and its like, of SGD; times the decay, which is relative
                                          // to the learning rate without these
+  bool decays_anyway = false;  // also where decay is not right for the role
   std::string of = {};  // row_norms: element i is the length of row i of this parameter as drawn
   /// Variance of an element as drawn (0 for a constant).
   double variance() const {

@@ -1,7 +1,8 @@
 // Learned absolute positions: y[b, t] = x[b, t] + p[t]. Radford et al. 2018 (GPT), section 3.1.
 //
 // Shapes: x, y (B, T, C); p (block_size, C). Gradients: dx as its sink says; dp[t] sums over the sequences of
-// the shard in order, rows past T are cleared by an overwriting sink.
+// the shard in order, rows that no position reads are cleared by an overwriting sink. A fault of the run may
+// have position t read another row than t (spec.h, Flaws).
 #include <algorithm>
 
 #include "plumb/kernel/rows.h"
@@ -13,6 +14,7 @@ namespace {
 template <class R>
 class AddPositionsOp final : public Op<R> {
  public:
+  explicit AddPositionsOp(const DecoderSpec::Flaws& f) : f_(f) {}
   OpInfo info() const override { return {.kind = "add_positions"}; }
 
   void forward(Run<R>& r) const override {
@@ -24,7 +26,9 @@ class AddPositionsOp final : public Op<R> {
           "or train with model.position = \"none\" or \"t5\"",
           p.rows, r.position() + t);
     for (std::int64_t b = 0; b < r.sequences(); ++b)
-      axpby(1, x.slice(b * t, t), 1, p.slice(r.position(), t), r.out().slice(b * t, t));
+      each_run(r.position(), t, p.rows, [&](std::int64_t at, std::int64_t row, std::int64_t n) {
+        axpby(1, x.slice(b * t + at, n), 1, p.slice(row, n), r.out().slice(b * t + at, n));
+      });
   }
 
   void backward(Run<R>& r) const override {
@@ -33,17 +37,41 @@ class AddPositionsOp final : public Op<R> {
     const auto dp = r.din(1);
     if (!dp) return;
     const std::int64_t t = dy.rows / r.sequences();
-    for (std::int64_t b = 0; b < r.sequences(); ++b)
-      pass(1, dy.slice(b * t, t), Sink<R>{dp.v.slice(0, t), b == 0 && dp.overwrite});
     if (dp.overwrite)
-      for (std::int64_t i = t; i < dp.v.rows; ++i) std::fill_n(dp.v.row(i), dp.v.cols, R(0));
+      for (std::int64_t i = 0; i < dp.v.rows; ++i) std::fill_n(dp.v.row(i), dp.v.cols, R(0));
+    for (std::int64_t b = 0; b < r.sequences(); ++b)
+      each_run(0, t, dp.v.rows, [&](std::int64_t at, std::int64_t row, std::int64_t n) {
+        pass(1, dy.slice(b * t + at, n), Sink<R>{dp.v.slice(row, n), false});
+      });
   }
+
+ private:
+  std::int64_t row_of(std::int64_t position, std::int64_t rows) const {
+    std::int64_t row = position + f_.position_offset;
+    if (f_.position_wrap > 0) row %= f_.position_wrap;
+    row -= row % f_.position_step;
+    return std::min(row, f_.position_last >= 0 ? f_.position_last : rows - 1);
+  }
+
+  // f(first position, its row, n) for stretches of the t positions from `first` whose rows follow each other.
+  template <class F>
+  void each_run(std::int64_t first, std::int64_t t, std::int64_t rows, const F& f) const {
+    for (std::int64_t at = 0; at < t;) {
+      const std::int64_t row = row_of(first + at, rows);
+      std::int64_t n = 1;
+      while (at + n < t && row_of(first + at + n, rows) == row + n) ++n;
+      f(at, row, n);
+      at += n;
+    }
+  }
+
+  DecoderSpec::Flaws f_;
 };
 
 template <class R>
 class Learned final : public Position<R> {
  public:
-  explicit Learned(const DecoderSpec& s) : block_size_(s.block_size) {}
+  explicit Learned(const DecoderSpec& s) : block_size_(s.block_size), flaws_(s.flaws) {}
 
   Value embed(Builder<R>& b, Value x) const override {
     const Shape shape = b.shape(x);
@@ -56,7 +84,7 @@ class Learned final : public Position<R> {
     const Dim channels = shape.dims.back();
     const Value p =
         b.param({"pos.weight", Role::pos_embed, Shape{Dim{'T', block_size_}, channels}, 1, channels.n});
-    const Value y = b.node1(std::make_unique<AddPositionsOp<R>>(), {.name = "pos",
+    const Value y = b.node1(std::make_unique<AddPositionsOp<R>>(flaws_), {.name = "pos",
                                                                     .in = {x, p},
                                                                     .out = {shape},
                                                                     .backward_reads_in = false,
@@ -67,6 +95,7 @@ class Learned final : public Position<R> {
 
  private:
   std::int64_t block_size_;
+  DecoderSpec::Flaws flaws_;
 };
 
 }  // namespace

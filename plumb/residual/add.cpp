@@ -9,8 +9,8 @@ class Add final : public Residual<R> {
  public:
   explicit Add(const DecoderSpec&) {}
   Value leave(Builder<R>& b, Value shortcut, Value branch, const Site& s) override {
-    b.point(s.name() + ".skip", shortcut);
-    b.point(s.name() + ".write", branch);
+    shortcut = b.point(s.name() + ".skip", shortcut);
+    branch = b.point(s.name() + ".write", branch);
     return scaled_sum(b, 1, shortcut, 1, branch, s.name() + ".add");
   }
 };

@@ -19,8 +19,8 @@ class DeepNorm final : public Residual<R> {
         beta_(std::pow(8.0 * static_cast<double>(s.n_layer), -0.25)) {}
 
   Value leave(Builder<R>& b, Value shortcut, Value branch, const Site& s) override {
-    b.point(s.name() + ".skip", shortcut);
-    b.point(s.name() + ".write", branch);
+    shortcut = b.point(s.name() + ".skip", shortcut);
+    branch = b.point(s.name() + ".write", branch);
     return scaled_sum(b, alpha_, shortcut, 1, branch, s.name() + ".add");
   }
 
@@ -41,7 +41,7 @@ class DeepNorm final : public Residual<R> {
   double alpha_, beta_;
 };
 
-std::string refuses(const DecoderSpec& s) {
+std::string deepnorm_refuses(const DecoderSpec& s) {
   if (s.placement != "post")
     return "DeepNorm normalises what alpha x + f(x) gives, so it is Post-LN; set placement = 'post'";
   if (s.norm == "none") return "without a norm the stream grows by alpha at every write; choose one";
@@ -60,7 +60,7 @@ extern constexpr ResidualEntry deepnorm = residual_entry<DeepNorm>({
     .pitfalls = "It multiplies the identity path, not the branch, and keeps Post-LN; q and k are not scaled. "
                 "Other constants "
                 "hold for encoder-decoders.",
-    .refuses = refuses,
+    .refuses = deepnorm_refuses,
 });
 }  // namespace entries::residual
 

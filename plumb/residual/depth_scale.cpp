@@ -15,14 +15,14 @@ class DepthScale final : public Residual<R> {
  public:
   explicit DepthScale(const DecoderSpec&) {}
   Value leave(Builder<R>& b, Value shortcut, Value branch, const Site& s) override {
-    b.point(s.name() + ".skip", shortcut);
+    shortcut = b.point(s.name() + ".skip", shortcut);
     const double factor = 1 / std::sqrt(static_cast<double>(s.n_write));
     branch = b.point(s.name() + ".write", scaled(b, factor, branch, s.name() + ".scaled"));
     return scaled_sum(b, 1, shortcut, 1, branch, s.name() + ".add");
   }
 };
 
-std::string refuses(const DecoderSpec& s) {
+std::string depth_scale_refuses(const DecoderSpec& s) {
   if (s.init.scheme == "gpt2" && s.init.residual_scale)
     return "GPT-2's init already scales what is written by 1/sqrt(2 n_layer), and both together damp it "
            "twice; set "
@@ -40,7 +40,7 @@ extern constexpr ResidualEntry depth_scale = residual_entry<DepthScale>({
     .pitfalls = "There are two writes a layer, so the factor is 1/sqrt(2 L), not 1/sqrt(L). It acts in every "
                 "step, unlike "
                 "GPT-2's scaled init, which training may undo.",
-    .refuses = refuses,
+    .refuses = depth_scale_refuses,
 });
 }  // namespace entries::residual
 

@@ -152,8 +152,8 @@ class HyperConnections final : public Residual<R> {
   }
 
   Value leave(Builder<R>& b, Value shortcut, Value branch, const Site& s) override {
-    b.point(s.name() + ".skip", shortcut);
-    b.point(s.name() + ".write", branch);
+    shortcut = b.point(s.name() + ".skip", shortcut);
+    branch = b.point(s.name() + ".write", branch);
     require_same_shape("lanes_write", s.name(), one_lane(b.shape(shortcut)), b.shape(branch));
     const Value mix = scalars(b, s, "mix", Shape{Dim{'N', n_}, Dim{'N', n_}}, 0);
     const Value w = scalars(b, s, "write", Shape{Dim{'N', n_}}, 1);
@@ -193,7 +193,7 @@ class HyperConnections final : public Residual<R> {
   std::int64_t n_;
 };
 
-std::string refuses(const DecoderSpec& s) {
+std::string hyper_connections_refuses(const DecoderSpec& s) {
   if (s.placement == "post")
     return "a norm after the addition would normalise every lane; use placement = 'pre'";
   if (s.residual_lanes < 2)
@@ -211,7 +211,7 @@ extern constexpr ResidualEntry hyper_connections = residual_entry<HyperConnectio
     .pitfalls = "The stream is n times as wide: points on it have n rows a position. The scalars must not be "
                 "decayed.",
     .fields = "model.residual_lanes",
-    .refuses = refuses,
+    .refuses = hyper_connections_refuses,
 });
 }  // namespace entries::residual
 

@@ -65,8 +65,8 @@ class LayerScale final : public Residual<R> {
 
   Value leave(Builder<R>& b, Value shortcut, Value branch, const Site& s) override {
     require_same_shape("layer_scale", s.name(), b.shape(shortcut), b.shape(branch));
-    b.point(s.name() + ".skip", shortcut);
-    b.point(s.name() + ".write", branch);
+    shortcut = b.point(s.name() + ".skip", shortcut);
+    branch = b.point(s.name() + ".write", branch);
     const Shape shape = b.shape(branch);
     const Value g = b.param({.name = s.name() + ".lambda",
                              .role = Role::residual_gain,

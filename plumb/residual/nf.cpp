@@ -35,8 +35,8 @@ class Nf final : public Residual<R> {
   }
 
   Value leave(Builder<R>& b, Value shortcut, Value branch, const Site& s) override {
-    b.point(s.name() + ".skip", shortcut);
-    b.point(s.name() + ".write", branch);
+    shortcut = b.point(s.name() + ".skip", shortcut);
+    branch = b.point(s.name() + ".write", branch);
     const Value gain = b.param(
         {.name = s.name() + ".skip_gain", .role = Role::residual_gain, .shape = {Dim{}}, .layer = s.layer},
         {ParamRule::Kind::constant, 0});
@@ -53,7 +53,7 @@ class Nf final : public Residual<R> {
   }
 };
 
-std::string refuses(const DecoderSpec& s) {
+std::string nf_refuses(const DecoderSpec& s) {
   if (s.norm != "none") return "NF blocks replace the norms; set norm = 'none'";
   if (s.weight_param != "scaled_ws")
     return "NF blocks rely on branches that keep the variance; set weight_param = 'scaled_ws'";
@@ -71,7 +71,7 @@ extern constexpr ResidualEntry nf = residual_entry<Nf>({
     .pitfalls = "Without the activation constants and scaled weight standardisation V is not the stream's "
                 "variance. The "
                 "networks of the paper also clip gradients adaptively.",
-    .refuses = refuses,
+    .refuses = nf_refuses,
 });
 }  // namespace entries::residual
 

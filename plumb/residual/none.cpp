@@ -13,7 +13,7 @@ class NoResidual final : public Residual<R> {
   }
 };
 
-std::string refuses(const DecoderSpec& s) {
+std::string none_refuses(const DecoderSpec& s) {
   if (s.placement == "parallel")
     return "a parallel block adds both branches to one stream; without a residual path there is none";
   return {};
@@ -28,7 +28,7 @@ extern constexpr ResidualEntry none = residual_entry<NoResidual>({
     .paper = "",
     .pitfalls = "Positions become alike within a few layers (rank collapse) and the model cannot tell "
                 "contexts apart.",
-    .refuses = refuses,
+    .refuses = none_refuses,
 });
 }  // namespace entries::residual
 

@@ -16,8 +16,8 @@ class ReZero final : public Residual<R> {
   explicit ReZero(const DecoderSpec&) {}
 
   Value leave(Builder<R>& b, Value shortcut, Value branch, const Site& s) override {
-    b.point(s.name() + ".skip", shortcut);
-    b.point(s.name() + ".write", branch);
+    shortcut = b.point(s.name() + ".skip", shortcut);
+    branch = b.point(s.name() + ".write", branch);
     const Value y = gated_sum(b, shortcut, 1, alpha(b, s.layer), branch, s.name() + ".add");
     b.expected_var(y, b.expected_var(shortcut));
     return y;

@@ -14,8 +14,8 @@ class SkipInit final : public Residual<R> {
   explicit SkipInit(const DecoderSpec&) {}
 
   Value leave(Builder<R>& b, Value shortcut, Value branch, const Site& s) override {
-    b.point(s.name() + ".skip", shortcut);
-    b.point(s.name() + ".write", branch);
+    shortcut = b.point(s.name() + ".skip", shortcut);
+    branch = b.point(s.name() + ".write", branch);
     const Value alpha = b.param(
         {.name = s.name() + ".alpha", .role = Role::residual_gain, .shape = {Dim{}}, .layer = s.layer},
         {ParamRule::Kind::constant, 0});

@@ -84,6 +84,7 @@ Rows all_rows() {
   attention("kind", &S::Attention::kind);
   attention("scale", &S::Attention::scale);
   attention("bias", &S::Attention::bias);
+  attention("output_projection", &S::Attention::output_projection);
   ffn("kind", &S::Ffn::kind);
   ffn("bias", &S::Ffn::bias);
   ffn("n_expert", &S::Ffn::n_expert);
@@ -104,6 +105,20 @@ Rows all_rows() {
   };
   numbers("precision", &S::Numbers::precision);
   numbers("norm_reduce", &S::Numbers::norm_reduce);
+  const auto flaw = [&](std::string key, auto member, FieldCheck check = any()) {
+    add(rows, std::move(key), std::move(check), [&](std::string k, FieldCheck c) {
+      return field_in<&DecoderSpec::flaws, DecoderSpec>("flaws", std::move(k), member, std::move(c), "");
+    });
+  };
+  flaw("faults", &S::Flaws::faults);
+  flaw("strength", &S::Flaws::strength);
+  flaw("mask_ahead", &S::Flaws::mask_ahead, between(0, 1 << 20));
+  flaw("mask_finite", &S::Flaws::mask_finite);
+  flaw("mask_value", &S::Flaws::mask_value);
+  flaw("position_offset", &S::Flaws::position_offset, between(0, 1 << 20));
+  flaw("position_wrap", &S::Flaws::position_wrap, between(0, 1 << 20));
+  flaw("position_step", &S::Flaws::position_step, between(1, 1 << 20));
+  flaw("position_last", &S::Flaws::position_last, between(-1, 1 << 20));
   top("ignore_index", &S::ignore_index, between(-(1 << 30), -1));
   return rows;
 }
@@ -150,6 +165,13 @@ void apply(Config& config, const Implication& rule) {
               rule.implied_key, field_text(field.get(config)), config.where(rule.implied_key), rule.key,
               rule.value, config.where(rule.key), field_text(rule.implied_value), rule.because);
   field.set(config, rule.implied_value);
+}
+
+// What every spec that was ever written has.
+bool is_size(std::string_view path) {
+  constexpr std::string_view sizes[] = {"n_layer", "d_model",    "n_head",    "d_head",
+                                        "d_ff",    "block_size", "vocab_size"};
+  return std::ranges::find(sizes, path) != std::end(sizes);
 }
 
 }  // namespace
@@ -213,15 +235,18 @@ DecoderSpec spec_from_json(const Json& json, std::string_view name) {
   DecoderSpec spec;
   std::vector<std::string> known;
   for (const auto& field : spec_fields()) {
-    const Json& section = field.section.empty() ? json : json.at(field.section, name);
+    known.push_back(field.path());
+    const Json* section = field.section.empty() ? &json : json.find(field.section);
+    if (section) section->as_object(field.section.empty() ? name : std::string_view(field.section));
+    const Json* found = section ? section->find(field.key) : nullptr;
+    // A setting younger than the spec: its default is what every model was before it.
+    if (!found && !is_size(field.path())) continue;
+    if (!found) found = &json.at(field.key, name);
     const std::string what = fmt::format("{} ({})", field.path(), name);
-    const Json& found = section.at(
-        field.key, field.section.empty() ? std::string(name) : fmt::format("{} ({})", field.section, name));
-    FieldValue value = field_from_json(field.type, found, what);
+    FieldValue value = field_from_json(field.type, *found, what);
     const std::string refusal = field_refusal(field.type, field.check, value);
     if (!refusal.empty()) bad_input("{} {}; change it there", what, refusal);
     field.set(spec, std::move(value));
-    known.push_back(field.path());
   }
   const auto refuse_unknown = [&](const Json& object, const std::string& prefix) {
     for (const auto& [key, value] : object.as_object(name)) {

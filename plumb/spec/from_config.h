@@ -33,8 +33,8 @@ Config resolve_config(const Config& config);
 /// Every field, nested as in the struct.
 Json spec_to_json(const DecoderSpec& spec);
 
-/// The inverse. bad_input, naming `name` and the key, for an unknown or missing key, a wrong type or a value
-/// out of range.
+/// The inverse. A missing key has its default, but for the sizes. bad_input, naming `name` and the key, for an
+/// unknown key, a missing size, a wrong type or a value out of range.
 DecoderSpec spec_from_json(const Json& json, std::string_view name);
 
 }  // namespace plumb

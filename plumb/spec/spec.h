@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace plumb {
 
@@ -40,6 +41,7 @@ struct DecoderSpec {
     std::string scale =
         "auto";  // auto: 1/sqrt(d_head), except where an entry implies another (t5: none, mup)
     bool bias = false;
+    bool output_projection = true;  // false: the heads write to the stream directly
   } attention;
 
   struct Ffn {
@@ -65,6 +67,16 @@ struct DecoderSpec {
   } numbers;
 
   // -- no user may set these
+  struct Flaws {
+    std::vector<std::string> faults = {};  // those that change the graph (fault/fault.h)
+    double strength = 1;
+    std::int64_t mask_ahead = 0;  // position i sees keys up to i + mask_ahead
+    bool mask_finite = false;     // masked scores are mask_value, not -inf
+    double mask_value = 0;
+    // learned positions: row t + offset, modulo wrap, rounded down to a multiple of step, at most last
+    std::int64_t position_offset = 0, position_wrap = 0 /* 0: none */, position_step = 1,
+                 position_last = -1 /* < 0: the table's */;
+  } flaws;
   std::int64_t ignore_index = -100;  // a target with this value does not count in the loss
 };
 

@@ -16,10 +16,11 @@ Profile profile(const Config& given, const std::filesystem::path& checkpoint, co
   if (!checkpoint.empty()) opened = open_run(checkpoint, components);
   const Config config = resolve_config(given);
   const TrainConfig& t = config.train;
-  DecoderSpec spec = opened ? opened->info.spec : spec_from_config(config, 1);
+  DecoderSpec spec = opened ? opened->info.spec : spec_of(config, 1, components);
   const Feed feed(config.data, corpus, spec.block_size, static_cast<std::int32_t>(spec.ignore_index),
                   static_cast<std::uint64_t>(t.seed),
-                  opened ? std::optional(opened->tokenizer) : std::nullopt);
+                  opened ? std::optional(opened->tokenizer) : std::nullopt,
+                  run_faults(config, components.fault));
   spec.vocab_size = feed.tokenizer().vocab_size();
   ParamStore<float> fresh(decoder_layout<float>(spec, components), static_cast<std::uint64_t>(t.seed));
   ThreadPool pool(static_cast<int>(t.threads));

@@ -8,6 +8,7 @@
 #include "plumb/data/batches.h"
 #include "plumb/data/text_corpus.h"
 #include "plumb/data/tokenizer.h"
+#include "plumb/fault/fault.h"
 
 namespace plumb {
 
@@ -15,8 +16,9 @@ class Feed {
  public:
   /// Tokenizes `corpus` (with `tokenizer` where one is given: that of a checkpoint) and splits it as [data]
   /// says. bad_input when a part is too short for `block_size`. `seed` keys the order of training samples.
+  /// `faults`: what is wrong with the data on purpose; baselines and floor are those of the healthy split.
   Feed(const DataConfig&, const Corpus& corpus, std::int64_t block_size, std::int32_t ignore_index,
-       std::uint64_t seed, std::optional<CharTokenizer> tokenizer = {});
+       std::uint64_t seed, std::optional<CharTokenizer> tokenizer = {}, const RunFaults& faults = {});
 
   Feed(const Feed&) = delete;  // its parts point into its tokens
   Feed& operator=(const Feed&) = delete;
@@ -46,8 +48,11 @@ class Feed {
   void fill_validation(std::int64_t first_row, std::span<std::int32_t> x, std::span<std::int32_t> y) const;
 
  private:
+  void shift(std::span<const std::int32_t> x, std::span<std::int32_t> y) const;
+
   const Corpus* corpus_;
-  std::int64_t block_size_;
+  std::int64_t block_size_, target_shift_;
+  std::int32_t ignore_index_;
   CharTokenizer tokenizer_;
   std::vector<std::int32_t> tokens_;
   Split split_;

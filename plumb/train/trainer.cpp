@@ -46,16 +46,18 @@ class Trainer {
  public:
   Trainer(const TrainJob& job, const Components& components, const Corpus& corpus, const TrainEvents& events)
       : config_(resolve_config(job.config)),
-        t_(config_.train),
+        sick_(with_faults(config_, components.fault)),
+        faults_(run_faults(config_, components.fault)),
+        t_(sick_.train),
         out_(job.out),
         new_folder_(job.new_folder),
         events_(events),
         resumed_(job.checkpoint),
         from_(job.from.empty() ? fs::path() : newest_checkpoint(job.from)),
         remarks_(job.remarks),
-        spec_(spec_from_config(config_, 1)),
+        spec_(spec_of(config_, 1, components)),
         feed_(config_.data, corpus, spec_.block_size, static_cast<std::int32_t>(spec_.ignore_index),
-              static_cast<std::uint64_t>(t_.seed), tokenizer_of(resumed_.empty() ? from_ : resumed_)),
+              static_cast<std::uint64_t>(t_.seed), tokenizer_of(resumed_.empty() ? from_ : resumed_), faults_),
         pool_(job.threads > 0 ? job.threads : static_cast<int>(t_.threads)),
         store_(decoder_layout<float>(with_vocabulary(), components), static_cast<std::uint64_t>(t_.seed)),
         optimizer_(make_optimizer<float>(t_, components, store_.layout(), pool_.size())),
@@ -67,7 +69,8 @@ class Trainer {
                                 .recompute = static_cast<int>(t_.recompute),
                                 .loss = {t_.label_smoothing, t_.z_loss}},
                                pool_, observers_.hooks)),
-        validation_(spec_, components, store_, feed_, pool_) {
+        validation_(spec_, components, store_, feed_, pool_,
+                    faults_.evaluate_in_training_mode ? Mode::train : Mode::eval) {
     x_.resize(static_cast<std::size_t>(t_.batch_size * t_.accumulate * spec_.block_size));
     y_.resize(x_.size());
     if (observers_.updated) before_.resize(store_.values().size());
@@ -79,6 +82,7 @@ class Trainer {
     result_.baselines = feed_.baselines();
     result_.floor = feed_.floor();
     result_.status = "done";
+    result_.faults = config_.fault.inject;
     if (resumed_.empty()) {
       if (!from_.empty()) take_weights();
       if (!new_folder_) refuse_used_folder(out_);
@@ -154,6 +158,7 @@ class Trainer {
   // The step counter, tensors, and what earlier rows of the trace say about the losses.
   void continue_from_checkpoint() {
     const CheckpointInfo info = load_checkpoint(resumed_, store_, *optimizer_);
+    if (faults_.forget_optimizer) forget_optimizer();
     if (!info.corpus_sha256.empty() && info.corpus_sha256 != feed_.corpus().sha256)
       bad_input(
           "the corpus {} is not the one that {} was trained on (its SHA-256 differs); bring that text back, "
@@ -176,6 +181,13 @@ class Trainer {
       if (row.step == 0) result_.initial_loss = *loss;
       recent_.add(*loss);
     }
+  }
+
+  void forget_optimizer() {
+    optimizer_->steps(0);
+    for (const ParamInfo& p : store_.layout().params)
+      for (const OptimState<float>& s : optimizer_->state(p))
+        for (std::int64_t i = 0; i < s.view.rows; ++i) std::fill_n(s.view.row(i), s.view.cols, 0.0F);
   }
 
   void train_on(TraceWriter& trace) {
@@ -230,7 +242,9 @@ class Trainer {
     s.sequences_a_shard = plan_.schedule().sequences;
     s.threads = pool_.size();
     s.target = simd_target();
-    s.remarks = remarks_;
+    if (const std::string wrong = faults_text(config_.fault); !wrong.empty())
+      s.remarks.push_back("FAULT injected on purpose: " + wrong + "; docs/faults.md says what is wrong");
+    s.remarks.insert(s.remarks.end(), remarks_.begin(), remarks_.end());
     for (const std::string& r : feed_.remarks()) s.remarks.push_back(r);
     if (plan_.graph().cross_batch())
       s.remarks.push_back("an op works across the batch: one shard, its ops shared by the threads");
@@ -269,14 +283,19 @@ class Trainer {
     plan_.observe(probed);
     feed_.fill(step_, 0, x_, y_);
     const double t0 = now_s();
-    const LossResult loss = plan_.loss_and_grad(x_, y_, {step_, step_ * t_.batch_size * t_.accumulate});
-    const double norm = plan_.grad_norm();
+    LossResult loss = plan_.loss_and_grad(x_, y_, {step_, step_ * t_.batch_size * t_.accumulate});
+    double norm = plan_.grad_norm();
+    if (const double factor = faults_.loss_factor; factor != 1) {
+      for (double* each : {&loss.loss, &loss.cross_entropy, &norm}) *each *= factor;
+      for (float& g : plan_.grads()) g *= static_cast<float>(factor);
+    }
     if (!std::isfinite(loss.loss) || !std::isfinite(norm)) {
       stop_non_finite(loss, norm, trace);
       return false;
     }
     if (probed && observers_.updated) std::ranges::copy(store_.values(), before_.begin());
-    const Rate rate = rate_at(t_, step_);
+    Rate rate = rate_at(t_, step_);
+    if (step_ == t_.steps / 2) rate.lr *= faults_.spike;
     const Clipped clipped = optimizer_->update(store_, plan_.grads(), norm, rate, pool_);
     store_narrowly();
     plan_.commit();
@@ -368,6 +387,7 @@ class Trainer {
     Json& m = manifest_;
     m["params_hash"] = store_.hash();
     m["status"] = status;
+    m["faults"] = Json(config_.fault.inject);
     m["steps"] = step_;
     Json products = Json::array();
     for (const auto& [shape, impl] : plan_.products()) products.push_back(shape.text() + ": " + impl);
@@ -375,7 +395,8 @@ class Trainer {
     write_file_atomic(out_ / "manifest.json", m.dump(2) + "\n");
   }
 
-  Config config_;
+  Config config_, sick_;  // as it was said, and with what its faults change
+  RunFaults faults_;
   const TrainConfig& t_;
   fs::path out_;
   bool new_folder_;

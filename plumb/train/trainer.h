@@ -59,6 +59,7 @@ struct TrainEvents {
 
 struct TrainResult {
   std::string run;
+  std::vector<std::string> faults;          // injected on purpose, [fault]
   std::int64_t steps = 0;                   // updates applied
   double initial_loss = 0, train_loss = 0;  // train_loss: RecentLoss
   double val_loss = 0;                      // over the whole validation split

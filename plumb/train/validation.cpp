@@ -21,12 +21,12 @@ void Validation::ByPosition::add_to(std::vector<double>& sums) const {
 }
 
 Validation::Validation(const DecoderSpec& spec, const Components& components, ParamStore<float>& store,
-                       const Feed& feed, ThreadPool& pool)
+                       const Feed& feed, ThreadPool& pool, Mode mode)
     : feed_(feed),
       batch_(std::min<std::int64_t>(feed.val_rows(), std::max<std::int64_t>(1, 4096 / feed.block_size()))),
       block_(feed.block_size()),
       by_position_(block_),
-      plan_(make_plan<float>(spec, components, store, {.mode = Mode::eval, .batch = batch_, .block = block_},
+      plan_(make_plan<float>(spec, components, store, {.mode = mode, .batch = batch_, .block = block_},
                              pool, hooks_)),
       x_(static_cast<std::size_t>(batch_ * block_)),
       y_(x_.size()) {
@@ -35,12 +35,14 @@ Validation::Validation(const DecoderSpec& spec, const Components& components, Pa
 
 double Validation::loss() {
   double sum = 0;
+  std::int64_t targets = 0;
   for (std::int64_t at = 0; at < feed_.val_rows(); at += batch_) {
     feed_.fill_validation(at, x_, y_);
     const LossResult l = plan_.loss(x_, y_, {0, at});
     sum += l.cross_entropy * static_cast<double>(l.tokens);
+    targets += l.tokens;
   }
-  return sum / static_cast<double>(feed_.val_targets());
+  return sum / static_cast<double>(targets);
 }
 
 double Validation::loss(std::vector<double>& by_position, const std::function<void(double)>& progress) {
@@ -58,11 +60,13 @@ double Validation::loss(std::vector<double>& by_position, const std::function<vo
   plan_.observe(false);
   double total = 0;
   by_position.clear();
+  double targets = 0;
   for (std::size_t t = 0; t < sums.size(); ++t) {
     total += sums[t];
+    targets += counts[t];
     by_position.push_back(sums[t] / counts[t]);
   }
-  return total / static_cast<double>(feed_.val_targets());
+  return total / targets;
 }
 
 std::string Validation::first_non_finite() {

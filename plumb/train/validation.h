@@ -11,9 +11,10 @@ namespace plumb {
 
 class Validation {
  public:
-  /// Rows of `feed.block_size()` tokens, about 4,096 tokens a call. Borrows all of its arguments.
+  /// Rows of `feed.block_size()` tokens, about 4,096 tokens a call. Borrows all of its arguments. `mode` is
+  /// Mode::eval but for a run that is made to evaluate wrongly.
   Validation(const DecoderSpec& spec, const Components&, ParamStore<float>& store, const Feed& feed,
-             ThreadPool& pool);
+             ThreadPool& pool, Mode mode = Mode::eval);
 
   Validation(const Validation&) = delete;  // its plan points to its hook
   Validation& operator=(const Validation&) = delete;

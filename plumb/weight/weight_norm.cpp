@@ -71,7 +71,7 @@ class WeightNorm final : public WeightParam<R> {
   }
 };
 
-std::string refuses(const DecoderSpec& s) {
+std::string weight_norm_refuses(const DecoderSpec& s) {
   if (s.init.scheme == "zero_last" || s.init.scheme == "fixup")
     return fmt::format("init.scheme = '{}' starts matrices at zero, which have no direction; choose another",
                        s.init.scheme);
@@ -88,7 +88,7 @@ extern constexpr WeightEntry weight_norm = weight_entry<WeightNorm>({
     .pitfalls = "|v| can only grow under gradient descent (its gradient is orthogonal to v), so the learning "
                 "rate of the "
                 "direction falls as it does; weight decay acts on v alone, which then only sets that rate.",
-    .refuses = refuses,
+    .refuses = weight_norm_refuses,
 });
 }  // namespace entries::weight
 

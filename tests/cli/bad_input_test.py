@@ -28,7 +28,7 @@ CASES = [
      'momentum, grad_clip, agc, z_loss, label_smoothing, seed, precision, norm_reduce, threads, recompute, eval_every, checkpoint_every, keep_checkpoints'),
     ('train {dir}/unknown_section.toml',
      'unknown section [trian] ({dir}/unknown_section.toml:1); did you mean [train]? known: model, '
-     'model.attention, model.ffn, init, train, train.lr_scale, data, probe'),
+     'model.attention, model.ffn, init, train, train.lr_scale, data, probe, fault'),
     ('train {dir}/wrong_type.toml', 'train.lr ({dir}/wrong_type.toml:2) must be a number, but is "much"; change it there'),
     ('train {dir}/not_toml.toml',
      "{dir}/not_toml.toml:1: not TOML (Error while parsing table header: expected ']', saw '\\n'); correct that "

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/support/error_text.h"
 
 namespace plumb {
@@ -116,7 +118,10 @@ TEST(SpecFields, CoverTheConfigsModelAndInit) {
   for (const auto& field : config_fields())
     if (field.section.starts_with("model") || field.section == "init") ++in_config;
   EXPECT_EQ(shared, in_config);
-  EXPECT_EQ(spec_fields().size(), shared + 5);  // n_kv_head, vocab_size, ignore_index; [train]'s precision and norm_reduce
+  const auto flaws = static_cast<std::size_t>(
+      std::ranges::count_if(spec_fields(), [](const auto& f) { return f.section == "flaws"; }));
+  // n_kv_head, vocab_size, ignore_index; [train]'s precision and norm_reduce; what only faults set
+  EXPECT_EQ(spec_fields().size(), shared + 5 + flaws);
   Config narrow;
   narrow.train.precision = "bf16_pure", narrow.train.norm_reduce = "storage";
   const DecoderSpec s = spec_from_config(narrow, 1200);
@@ -147,6 +152,21 @@ TEST(SpecJson, RefusesWhatItDoesNotKnow) {
             "n_layer (a.safetensors) must be at least 1 and at most 4096, but is 0; change it there");
   EXPECT_EQ(error_text([] { spec_from_json(Json::object(), "a.safetensors"); }),
             "a.safetensors has no key \"n_layer\"; add it there");
+}
+
+// A checkpoint that was written before a setting existed is the model it was.
+TEST(SpecJson, SettingsYoungerThanTheSpecHaveTheirDefaults) {
+  const DecoderSpec old =
+      spec_from_json(Json::parse(R"({"n_layer": 2, "d_model": 8, "n_head": 2, "d_head": 4, "d_ff": 16,
+        "block_size": 4, "vocab_size": 11, "norm": "rms", "ffn": {"kind": "relu"}})",
+                                 "x"),
+                     "x");
+  DecoderSpec want;
+  want.n_layer = 2, want.d_model = 8, want.n_head = 2, want.d_head = 4, want.d_ff = 16, want.block_size = 4;
+  want.vocab_size = 11, want.norm = "rms", want.ffn.kind = "relu";
+  EXPECT_TRUE(same(old, want)) << spec_to_json(old).dump();
+  EXPECT_NE(error_text([] { spec_from_json(Json::parse(R"({"n_layer": 2, "ffn": 3})", "x"), "x"); }),
+            "(no error)");
 }
 
 }  // namespace

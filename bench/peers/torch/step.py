@@ -49,7 +49,7 @@ def measure(args):
         loss = step()
         times.append(1e3 * (time.perf_counter() - begin))
         cpu.append(1e3 * (time.process_time() - cpu_begin))
-    return {"ms_best": min(times), "ms_median": statistics.median(times), "cpu_ms_best": min(cpu), "loss": loss, "torch": torch.__version__,
+    return {"ms_per_step": min(times), "ms_best": min(times), "ms_median": statistics.median(times), "cpu_ms_best": min(cpu), "loss": loss, "torch": torch.__version__,
             "parallel": [line.strip() for line in torch.__config__.parallel_info().splitlines() if "backend" in line][0]}
 
 

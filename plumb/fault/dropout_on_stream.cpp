@@ -1,0 +1,30 @@
+// Dropout on the residual stream itself, after each block, while training.
+#include "plumb/fault/fault.h"
+
+namespace plumb {
+namespace {
+
+template <class R>
+class DropoutOnStream final : public GraphFault<R> {
+ public:
+  DropoutOnStream(const DecoderSpec&, double strength) : p_(0.1 * strength) {}
+  Value at(Builder<R>& b, std::string_view point, Value v) override {
+    return is_block_point(point, ".out") ? dropped(b, v, p_, false, std::string(point) + ".fault") : v;
+  }
+
+ private:
+  double p_;
+};
+
+}  // namespace
+
+namespace entries::fault {
+extern constexpr FaultEntry dropout_on_stream = graph_fault<DropoutOnStream>({
+    .name = "dropout_on_stream",
+    .what = "dropout stands on the residual stream",
+    .strength = "with probability 0.1 strength",
+    .high = 9,
+});
+}  // namespace entries::fault
+
+}  // namespace plumb
