@@ -58,35 +58,40 @@ void refuse_strength(const FaultEntry& e, const Config& config) {
 
 // Calls f(entry) for every fault of the config.
 template <class F>
-void each_fault(const FaultConfig& c, const std::vector<FaultEntry>& table, const F& f) {
-  for (const std::string& name : c.inject) f(fault_named(table, name));
+void each_fault(const FaultConfig& c, const std::vector<FaultEntry>& table, const F& f,
+                std::string_view place = "the config") {
+  for (const std::string& name : c.inject) f(fault_named(table, name, place));
 }
 
 }  // namespace
 
-const FaultEntry& fault_named(const std::vector<FaultEntry>& table, std::string_view name) {
+const FaultEntry& fault_named(const std::vector<FaultEntry>& table, std::string_view name,
+                              std::string_view place) {
   std::vector<std::string> known;
   for (const FaultEntry& e : table) {
     if (e.name == name) return e;
     known.emplace_back(e.name);
   }
   const auto near = nearest_name(name, known);
-  bad_input("fault.inject: unknown fault '{}'; {}docs/faults.md lists the {} there are", name,
-            near ? fmt::format("did you mean '{}'? ", *near) : std::string(), known.size());
+  bad_input("fault.inject ({}): unknown fault '{}'; {}docs/faults.md lists them all", place, name,
+            near ? fmt::format("did you mean '{}'? ", *near) : std::string());
 }
 
 Config with_faults(const Config& resolved, const std::vector<FaultEntry>& table) {
   Config sick = resolved;
   const auto& names = resolved.fault.inject;
-  each_fault(resolved.fault, table, [&](const FaultEntry& e) {
-    if (std::ranges::count(names, e.name) > 1)
-      bad_input("fault.inject ({}) has '{}' twice; name it once", resolved.where("fault.inject"), e.name);
-    refuse_strength(e, resolved);
-    if (const std::string why = e.refuses ? e.refuses(resolved) : std::string(); !why.empty())
-      bad_input("fault.inject ({}): '{}' cannot be in this run: {}", resolved.where("fault.inject"), e.name,
-                why);
-    if (e.config) e.config(sick, resolved.fault.strength);
-  });
+  each_fault(
+      resolved.fault, table,
+      [&](const FaultEntry& e) {
+        if (std::ranges::count(names, e.name) > 1)
+          bad_input("fault.inject ({}) has '{}' twice; name it once", resolved.where("fault.inject"), e.name);
+        refuse_strength(e, resolved);
+        if (const std::string why = e.refuses ? e.refuses(resolved) : std::string(); !why.empty())
+          bad_input("fault.inject ({}): '{}' cannot be in this run: {}", resolved.where("fault.inject"),
+                    e.name, why);
+        if (e.config) e.config(sick, resolved.fault.strength);
+      },
+      resolved.where("fault.inject"));
   return sick;
 }
 

@@ -76,8 +76,8 @@ constexpr FaultEntry graph_fault(FaultEntry e) {
   return e;
 }
 
-/// The entry called `name`; bad_input naming the nearest known otherwise.
-const FaultEntry& fault_named(const std::vector<FaultEntry>&, std::string_view name);
+/// The entry called `name`; bad_input naming the nearest known otherwise, and `place`.
+const FaultEntry& fault_named(const std::vector<FaultEntry>&, std::string_view name, std::string_view place);
 
 /// The config with what its faults change in it. bad_input for an unknown fault, one named twice, one that
 /// cannot be in this run, and a strength that it does not take. `resolved`: as resolve_config leaves it.

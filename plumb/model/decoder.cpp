@@ -33,7 +33,7 @@ class Decoder {
         init_(choose(c.init, "init scheme", s.init.scheme, s).template make<R>(s)),
         place_(choose_placement(c, s.placement)) {
     for (const std::string& name : s.flaws.faults)
-      faults_.push_back(fault_named(c.fault, name).template graph<R>(s));
+      faults_.push_back(fault_named(c.fault, name, "the spec").template graph<R>(s));
   }
 
   Rules<R> rules() {
@@ -181,9 +181,6 @@ void check_names(const Config& config, const Components& c) {
 
 KnownNames known_names(const Components& c) {
   KnownNames names;
-  std::vector<std::string> faults;
-  for (const FaultEntry& e : c.fault) faults.emplace_back(e.name);
-  names.emplace("fault.inject", join(faults));
   each_table(c, [&](std::string_view key, std::string_view, const auto& table) {
     std::vector<std::string> known;
     for (const auto& e : table) known.emplace_back(e.name);

@@ -29,6 +29,12 @@ CASES = [
     ('train {dir}/unknown_section.toml',
      'unknown section [trian] ({dir}/unknown_section.toml:1); did you mean [train]? known: model, '
      'model.attention, model.ffn, init, train, train.lr_scale, data, probe, fault'),
+    ('train --set fault.inject=no_redisual',
+     "fault.inject (--set): unknown fault 'no_redisual'; did you mean 'no_residual'? docs/faults.md lists them all"),
+    ('train --set fault.inject=no_residual --set fault.strength=3',
+     "fault.strength = 3 (--set): 'no_residual' takes 0 to 1 and not 0: the share of the skip that is lost"),
+    ('train --set fault.inject=no_final_norm --set model.placement=post',
+     "fault.inject (--set): 'no_final_norm' cannot be in this run: there is no final norm to leave out"),
     ('train {dir}/wrong_type.toml', 'train.lr ({dir}/wrong_type.toml:2) must be a number, but is "much"; change it there'),
     ('train {dir}/not_toml.toml',
      "{dir}/not_toml.toml:1: not TOML (Error while parsing table header: expected ']', saw '\\n'); correct that "

@@ -30,6 +30,19 @@ class Train(unittest.TestCase):
             self.assertEqual(again.returncode, 2)
             self.assertIn("already holds a run", again.stderr)
 
+    def test_a_fault_is_said_wherever_the_run_is_looked_at(self):
+        with tempfile.TemporaryDirectory() as folder:
+            name = "labels_shifted"
+            run = plumb("train", *SMALL, "--set", f"fault.inject={name}", "--out", f"{folder}/run", "--json")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertEqual(json.loads(run.stdout)["faults"], [name])
+            said = "FAULT injected on purpose: labels_shifted"
+            self.assertIn(said, run.stderr)
+            self.assertIn("[FAULT: labels_shifted] done", run.stderr)
+            for command in ("profile", "eval", "sample"):
+                self.assertIn(said, plumb(command, f"{folder}/run").stderr, command)
+            self.assertIn(name, plumb("runs", "--out", folder).stdout)
+
     def test_quiet_says_nothing(self):
         with tempfile.TemporaryDirectory() as folder:
             run = plumb("train", *SMALL, "--out", f"{folder}/run", "--quiet")

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "plumb/model/decoder.h"
@@ -16,32 +17,14 @@ using test::Entry;
 using test::matches;
 using test::Matrix;
 using test::reference;
-using test::Tensor;
+using test::row_tensor;
+using test::rows_of;
 using test::What;
 
 template <class R>
 class BatchNormTest : public testing::Test {};
 using Reals = testing::Types<float, double>;
 TYPED_TEST_SUITE(BatchNormTest, Reals);
-
-// (N, C, H, W) as rows of N·H·W positions; (N, C) as it is.
-template <class R>
-Matrix<R> rows_of(const Tensor& t) {
-  if (t.shape.size() == 2) return Matrix<R>(t);
-  const std::int64_t n = t.dim(0), c = t.dim(1), s = t.dim(2) * t.dim(3);
-  Matrix<R> m(n * s, c);
-  for (std::int64_t i = 0; i < n; ++i)
-    for (std::int64_t j = 0; j < c; ++j)
-      for (std::int64_t k = 0; k < s; ++k)
-        m.view().row(i * s + k)[j] = static_cast<R>(t.data[static_cast<std::size_t>((i * c + j) * s + k)]);
-  return m;
-}
-
-// The same, of a reference result.
-Tensor row_tensor(const Tensor& t) {
-  const Matrix<double> m = rows_of<double>(t);
-  return {t.name, {m.rows, m.cols}, m.data};
-}
 
 template <class R>
 struct Net {
@@ -115,6 +98,20 @@ TYPED_TEST(BatchNormTest, ThreeUpdatesThenEvaluation) {
     EXPECT_TRUE(matches(y, e, row_tensor(e.out("y_eval")), What::value));
     net.expect_gradients(rows_of<R>(e.in("dy_eval")), x, false, "eval_x", "eval");
   }
+}
+
+// The rows of two ranks are one batch here: the statistics are those that synchronised batch norm agrees on.
+TYPED_TEST(BatchNormTest, UnevenRanksAreOneBatch) {
+  using R = TypeParam;
+  const Entry& e = reference("syncbatchnorm_stats");
+  Matrix<R> all(8, 2), mean(1, 2), rstd(1, 2), unbiased(1, 2), biased(1, 2);
+  const Matrix<R> first(e.in("x_rank0")), second(e.in("x_rank1"));
+  std::ranges::copy(second.data, std::ranges::copy(first.data, all.data.begin()).out);
+  batch_norm_statistics<R>(all.view(), 0, mean.view(), rstd.view(), unbiased.view());
+  for (std::size_t j = 0; j < 2; ++j) biased.data[j] = 1 / (rstd.data[j] * rstd.data[j]);
+  EXPECT_TRUE(matches(mean, e, e.out("mean"), What::value));
+  EXPECT_TRUE(matches(biased, e, e.out("var_biased"), What::value));
+  EXPECT_TRUE(matches(unbiased, e, e.out("var_unbiased"), What::value));
 }
 
 // Rows that do not count change neither the statistics nor the others' results: as if they were not there.

@@ -14,6 +14,8 @@ using test::Entry;
 using test::matches;
 using test::Matrix;
 using test::reference;
+using test::row_tensor;
+using test::rows_of;
 using test::Tensor;
 using test::What;
 
@@ -21,23 +23,6 @@ template <class R>
 class NormsReference : public testing::Test {};
 using Reals = testing::Types<float, double>;
 TYPED_TEST_SUITE(NormsReference, Reals);
-
-// (N, C, H, W) as N sequences of H·W positions; what has fewer dims as it is.
-template <class R>
-Matrix<R> rows_of(const Tensor& t) {
-  if (t.shape.size() != 4) return Matrix<R>(t);
-  const std::int64_t n = t.dim(0), c = t.dim(1), s = t.dim(2) * t.dim(3);
-  Matrix<R> m(n * s, c);
-  for (std::int64_t i = 0; i < n; ++i)
-    for (std::int64_t j = 0; j < c; ++j)
-      for (std::int64_t k = 0; k < s; ++k)
-        m.view().row(i * s + k)[j] = static_cast<R>(t.data[static_cast<std::size_t>((i * c + j) * s + k)]);
-  return m;
-}
-Tensor row_tensor(const Tensor& t) {
-  const Matrix<double> m = rows_of<double>(t);
-  return {t.name, {m.rows, m.cols}, m.data};
-}
 
 template <class R>
 test::Ran<R> run(const DecoderSpec& s, const Matrix<R>& x, std::int64_t sequences, const Matrix<R>& dy,

@@ -76,6 +76,24 @@ struct Matrix {
   std::vector<double> doubles() const { return {data.begin(), data.end()}; }
 };
 
+/// (N, C, H, W) as N sequences of H·W positions of C channels; what has fewer dims as it is.
+template <class R>
+Matrix<R> rows_of(const Tensor& t) {
+  if (t.shape.size() != 4) return Matrix<R>(t);
+  const std::int64_t n = t.dim(0), c = t.dim(1), s = t.dim(2) * t.dim(3);
+  Matrix<R> m(n * s, c);
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t j = 0; j < c; ++j)
+      for (std::int64_t k = 0; k < s; ++k)
+        m.view().row(i * s + k)[j] = static_cast<R>(t.data[static_cast<std::size_t>((i * c + j) * s + k)]);
+  return m;
+}
+/// The same, of a reference result.
+inline Tensor row_tensor(const Tensor& t) {
+  const Matrix<double> m = rows_of<double>(t);
+  return {t.name, {m.rows, m.cols}, m.data};
+}
+
 /// EXPECT_TRUE(matches(y, entry, entry.out("y"), What::value))
 template <class R>
 testing::AssertionResult matches(const Matrix<R>& got, const Entry& entry, const Tensor& want, What what) {

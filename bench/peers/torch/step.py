@@ -26,7 +26,7 @@ def measure(args):
     import torch
     from model import Decoder, adamw, clip, config_from
 
-    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", os.cpu_count())))
     torch.manual_seed(args.seed)
     cfg = config_from(args)
     model, batch = Decoder(cfg), args.batch
