@@ -244,10 +244,11 @@ class CausalSoftmaxOp final : public Op<R> {
       const R *p = r.out().row(row), *dp = r.dout().row(row);
       R* d = ds.v.row(row);
       R dot = 0;
-      const std::int64_t seen = mask_.seen(row % ds.v.cols, ds.v.cols);
+      const std::int64_t seen = mask_.seen(row % ds.v.cols, ds.v.cols),
+                         kept = mask_.kept(row % ds.v.cols, ds.v.cols);
       for (std::int64_t j = 0; j < seen; ++j) dot += p[j] * dp[j];
       for (std::int64_t j = 0; j < ds.v.cols; ++j) {
-        const R g = j < seen ? p[j] * (dp[j] - dot) : R(0);
+        const R g = j < kept ? p[j] * (dp[j] - dot) : R(0);  // a masked score is a constant
         d[j] = ds.overwrite ? g : d[j] + g;
       }
     }
@@ -310,7 +311,7 @@ Value causal_attention(Builder<R>& b, Value q, Value k, Value v, std::int64_t n_
   const std::vector<StatSpec> stats{{name + ".entropy", per_head}, {name + ".max_logit", per_head}};
   // Independent tokens that all get the same weight, as with small logits at init: E over t of 1 / (t + 1).
   double mean_share = 0;
-  for (std::int64_t t = 0; t < T.n; ++t) mean_share += 1.0 / static_cast<double>((t + 1) * T.n);
+  for (std::int64_t t = 0; t < T.n; ++t) mean_share += 1.0 / static_cast<double>(c.mask.seen(t, T.n) * T.n);
   const double var = b.expected_var(v) * mean_share;
   if (b.context() > 0) {
     if (!c.mask.causal())
@@ -340,8 +341,10 @@ Value causal_attention(Builder<R>& b, Value q, Value k, Value v, std::int64_t n_
                                                       .out = {Shape{B, H, T, T}},
                                                       .stats = stats,
                                                       .backward_reads_in = false}));
-  return b.node1(std::make_unique<WeightedSumOp<R>>(n_head, c.mask),
+  const Value ctx = b.node1(std::make_unique<WeightedSumOp<R>>(n_head, c.mask),
                  {.name = name + ".ctx", .in = {p, v}, .out = {shape}, .backward_reads_out = false});
+  b.expected_var(ctx, var);
+  return ctx;
 }
 
 #define PLUMB_INSTANTIATE(R)                                                                             \

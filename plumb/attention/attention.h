@@ -20,7 +20,7 @@ struct Mask {
   std::int64_t kept(std::int64_t i, std::int64_t t) const { return std::min(t, i + 1 + ahead); }
 };
 
-/// What the model hands to attention from the position code; attention/ never includes position/.
+/// What the model hands to attention: of the position code (attention/ never includes position/), and the mask.
 template <class R>
 struct AttentionContext {
   std::shared_ptr<const ScoreBias<R>> bias = {};  // may be empty

@@ -223,6 +223,7 @@ int bench_command(const Flags& f) {
   Flags rest = f;
   rest.args.clear();
   const Config config = resolve_config(config_of(rest));
+  note_faults(config, f.quiet);
   ThreadPool pool(static_cast<int>(config.train.threads));
   if (!f.layers.empty() && !f.peer.empty())
     bad_input("--peer and --layers are two benchmarks; give one of them");

@@ -42,7 +42,7 @@ int eval_command(const Flags& f) {
   Opened run = open_run(f.args.front(), Components{});
   const Config config = config_of_run(run.info.config, f.set);
   const auto sizes = sizes_of(f.block_sizes, run.info.spec.block_size);
-  note_faults(config.fault, f.quiet);
+  note_faults(config, f.quiet);
   const Mode mode = run_faults(config, Components{}.fault).evaluate_in_training_mode ? Mode::train : Mode::eval;
   const Corpus corpus = open_corpus(config.data.corpus, f.quiet);
   if (!run.info.corpus_sha256.empty() && corpus.sha256 != run.info.corpus_sha256 && !f.quiet)
@@ -94,6 +94,7 @@ int eval_command(const Flags& f) {
   }
   if (f.json) {
     j["run"] = f.args.front();
+    if (!config.fault.inject.empty()) j["faults"] = Json(config.fault.inject);
     j["step"] = run.info.step;
     j["block_sizes"] = rows;
     fmt::print("{}\n", j.dump());

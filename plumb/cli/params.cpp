@@ -28,6 +28,7 @@ Concatenated concatenated(const DecoderSpec& s, const ParamCounts& n) {
 
 int params_command(const Flags& f) {
   const Config config = config_of(f);
+  note_faults(config, f.quiet);
   const DecoderSpec spec = spec_of(config, config.data.vocab_size, Components{});
   const ParamCounts n = count_params(spec, decoder_layout<float>(spec, Components{}));
   const std::pair<const char*, std::int64_t> parts[] = {{"embedding", n.embedding},

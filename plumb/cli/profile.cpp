@@ -35,9 +35,14 @@ struct Columns {
   double grad_ratio() const { return grad->front() / grad->back(); }
 };
 
+// "–": there is no such number.
+std::string words(fmt::format_string<double&> how, double v) {
+  return std::isnan(v) ? "–" : fmt::format(how, v);
+}
+
 Json number(double v) { return std::isnan(v) ? Json() : Json(v); }
 
-Json answer(const Profile& p) {
+Json answer(const Profile& p, const std::vector<std::string>& faults) {
   const Columns c(p.row);
   Json j = Json::object(), layers = Json::array();
   for (std::size_t i = 0; i < c.act->size(); ++i) {
@@ -50,12 +55,13 @@ Json answer(const Profile& p) {
     l["norm_in_std"] = number(at(c.norm_in, i));
     layers.push_back(l);
   }
+  if (!faults.empty()) j["faults"] = Json(faults);
   j["step"] = p.step;
   j["loss"] = p.loss;
   j["non_finite"] = p.non_finite.empty() ? Json() : Json(p.non_finite);
   j["layers"] = layers;
-  j["act_last_over_first"] = c.act_ratio();
-  j["grad_first_over_last"] = c.grad_ratio();
+  j["act_last_over_first"] = number(c.act_ratio());
+  j["grad_first_over_last"] = number(c.grad_ratio());
   j["logit_std"] = number(scalar(p.row, "logit_std"));
   j["adjacent_kl"] = number(scalar(p.row, "adjacent_kl"));
   return j;
@@ -69,13 +75,15 @@ void print(const Profile& p) {
   fmt::print("{:>5}  {:<32} {:>9}  {:<32} {:>8} {:>9}\n", "layer", "activation std after the block",
              "theory*", "gradient std at the same place", "entropy", "norm in");
   for (std::size_t i = 0; i < c.act->size(); ++i)
-    fmt::print("{:>5}  {} {:>11.4g} {:>9.4g}  {} {:>11.3g} {:>8.3f} {:>9.4g}\n", i,
-               terminal_bar((*c.act)[i], act, 20), (*c.act)[i], p.predicted_act_std[i],
-               terminal_bar((*c.grad)[i], grad, 20), (*c.grad)[i], at(c.entropy, i), at(c.norm_in, i));
+    fmt::print("{:>5}  {} {:>11.4g} {:>9}  {} {:>11.3g} {:>8} {:>9.4g}\n", i,
+               terminal_bar((*c.act)[i], act, 20), (*c.act)[i], words("{:.4g}", p.predicted_act_std[i]),
+               terminal_bar((*c.grad)[i], grad, 20), (*c.grad)[i], words("{:.3f}", at(c.entropy, i)),
+               at(c.norm_in, i));
   fmt::print(
-      "\nactivation last / first {:.2f}, gradient first / last {:.2f}, logit std {:.4g}, adjacent KL "
+      "\nactivation last / first {}, gradient first / last {}, logit std {:.4g}, adjacent KL "
       "{:.3g}\n",
-      c.act_ratio(), c.grad_ratio(), scalar(p.row, "logit_std"), scalar(p.row, "adjacent_kl"));
+      words("{:.2f}", c.act_ratio()), words("{:.2f}", c.grad_ratio()), scalar(p.row, "logit_std"),
+      scalar(p.row, "adjacent_kl"));
   fmt::print("* at init, for independent tokens and uniform attention; entropy is H / ln(visible keys)\n");
 }
 
@@ -96,13 +104,13 @@ int profile_command(const Flags& f) {
   } else {
     config = config_of_run(read_checkpoint_info(newest_checkpoint(what)).config, f.set);
   }
-  note_faults(config.fault, f.quiet);
+  note_faults(config, f.quiet);
   const Profile p = profile(config, is_config(what) ? fs::path() : fs::path(what), Components{},
                             open_corpus(config.data.corpus, f.quiet));
   if (!p.non_finite.empty())
     say("note: the loss is not finite; the first tensor that is not is {}\n", p.non_finite);
   if (f.json)
-    fmt::print("{}\n", answer(p).dump());
+    fmt::print("{}\n", answer(p, config.fault.inject).dump());
   else
     print(p);
   return 0;

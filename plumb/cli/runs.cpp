@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 
 #include "plumb/base/error.h"
@@ -21,6 +22,10 @@ namespace fs = std::filesystem;
 std::string size_text(std::uint64_t bytes) {
   return bytes < 1'000'000 ? fmt::format("{:.0f} kB", static_cast<double>(bytes) / 1e3)
                            : fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
+}
+
+std::string number(const std::optional<double>& v) {
+  return v && std::isfinite(*v) ? fmt::format("{:.4f}", *v) : "–";
 }
 
 Json run_json(const RunSummary& r) {
@@ -44,11 +49,11 @@ void print_table(const std::vector<RunSummary>& runs) {
   fmt::print("{:<{}}  {:<16}  {:<11} {:>13} {:>8} {:>10} {:>9}  {}\n", "run", width, "changed", "status",
              "steps", "loss", "validation", "size", "not as by default");
   for (const RunSummary& r : runs) {
-    const std::string line = fmt::format(
-        "{:<{}}  {:%Y-%m-%d %H:%M}  {:<11} {:>13} {:>8} {:>10} {:>9}  {}", r.path, width,
-        fmt::localtime(static_cast<std::time_t>(r.changed_s)), r.status, fmt::format("{}/{}", r.steps, r.of),
-        r.loss ? fmt::format("{:.4f}", *r.loss) : "–", r.val_loss ? fmt::format("{:.4f}", *r.val_loss) : "–",
-        size_text(r.bytes), r.problem.empty() ? join(r.settings) : r.problem);
+    const std::string line =
+        fmt::format("{:<{}}  {:%Y-%m-%d %H:%M}  {:<11} {:>13} {:>8} {:>10} {:>9}  {}", r.path, width,
+                    fmt::localtime(static_cast<std::time_t>(r.changed_s)), r.status,
+                    fmt::format("{}/{}", r.steps, r.of), number(r.loss), number(r.val_loss),
+                    size_text(r.bytes), r.problem.empty() ? join(r.settings) : r.problem);
     fmt::print("{}\n", cut_to_terminal(line));
   }
 }

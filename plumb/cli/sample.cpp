@@ -19,7 +19,7 @@ int sample_command(const Flags& f) {
   if (f.args.size() != 1) bad_input("name one run or checkpoint: `plumb sample runs/… --prompt 'The '`");
   if (std::isnan(f.temperature)) bad_input("--temperature is no number; give one from 0 to 100");
   const Opened run = open_run(f.args.front(), Components{});
-  note_faults(run.info.config.fault, f.quiet);
+  note_faults(run.info.config, f.quiet);
   const DecoderSpec& spec = run.info.spec;
   const std::string start = f.prompt.empty() ? "\n" : f.prompt;
   std::vector<std::int32_t> prompt = run.tokenizer.encode(start, "the prompt");
@@ -64,6 +64,7 @@ int sample_command(const Flags& f) {
   if (f.json) {
     Json j = Json::object();
     j["run"] = f.args.front();
+    if (const auto& wrong = run.info.config.fault.inject; !wrong.empty()) j["faults"] = Json(wrong);
     j["step"] = run.info.step;
     j["seed"] = f.seed;
     j["texts"] = texts;

@@ -6,6 +6,7 @@
 
 #include "plumb/base/error.h"
 #include "plumb/fault/fault.h"
+#include "plumb/spec/from_config.h"
 
 namespace plumb::cli {
 
@@ -20,8 +21,9 @@ std::string as_called(std::string text) {
   return text;
 }
 
-void note_faults(const FaultConfig& faults, bool quiet) {
-  if (const std::string wrong = faults_text(faults); !wrong.empty() && !quiet)
+void note_faults(const Config& config, bool quiet) {
+  with_faults(resolve_config(config), fault_table());
+  if (const std::string wrong = faults_text(config.fault); !wrong.empty() && !quiet)
     say("note: FAULT injected on purpose: {}; docs/faults.md says what is wrong\n", wrong);
 }
 

@@ -21,8 +21,8 @@ void say(fmt::format_string<A...> text, A&&... args) {
   std::fputs(as_called(fmt::format(text, std::forward<A>(args)...)).c_str(), stderr);
 }
 
-/// Says so, where the run that is looked at has faults injected.
-void note_faults(const FaultConfig&, bool quiet);
+/// Says so, where the run that is looked at has faults injected. bad_input for faults that it cannot have.
+void note_faults(const Config&, bool quiet);
 
 /// What to say of an error, in one line, and the exit status it asks for.
 struct Sentence {

@@ -10,8 +10,7 @@ class AttentionLogitsExploding final : public GraphFault<R> {
   AttentionLogitsExploding(const DecoderSpec&, double strength) : by_(1 + 19 * strength) {}
   void rule(const ParamSpec& p, ParamRule& rule) const override {
     if (p.role != Role::q && p.role != Role::k) return;
-    rule.lr *= by_;
-    rule.lr_sgd *= by_;
+    learn_times(rule, by_);
     rule.decay = 0;
   }
 

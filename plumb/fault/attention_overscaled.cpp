@@ -2,23 +2,18 @@
 #include <cmath>
 #include "plumb/fault/fault.h"
 
-#include "plumb/residual/residual.h"
-
 namespace plumb {
 namespace {
 
 template <class R>
-class AttentionOverscaled final : public GraphFault<R> {
- public:
+struct AttentionOverscaled final : ScaledAt<R> {
   AttentionOverscaled(const DecoderSpec& s, double strength)
-      : by_(std::pow(static_cast<double>(s.d_head), -strength / 2)) {}
-  Value at(Builder<R>& b, std::string_view point, Value v) override {
-    return point.ends_with(".attn.q") ? scaled(b, by_, v, std::string(point) + ".fault") : v;
-  }
-
- private:
-  double by_;
+      : ScaledAt<R>("blocks.", ".attn.q", std::pow(static_cast<double>(s.d_head), -strength / 2)) {}
 };
+
+std::string attention_overscaled_refuses(const Config& c) {
+  return c.model.d_head == 1 ? "heads of width 1 are divided by 1" : "";
+}
 
 }  // namespace
 
@@ -28,6 +23,7 @@ extern constexpr FaultEntry attention_overscaled = graph_fault<AttentionOverscal
     .what = "the attention scores are scaled down twice: attention is nearly uniform",
     .strength = "they are d_head^(strength / 2) times too small",
     .high = 8,
+    .refuses = attention_overscaled_refuses,
 });
 }  // namespace entries::fault
 

@@ -2,23 +2,18 @@
 #include <cmath>
 #include "plumb/fault/fault.h"
 
-#include "plumb/residual/residual.h"
-
 namespace plumb {
 namespace {
 
 template <class R>
-class AttentionUnscaled final : public GraphFault<R> {
- public:
+struct AttentionUnscaled final : ScaledAt<R> {
   AttentionUnscaled(const DecoderSpec& s, double strength)
-      : by_(std::pow(static_cast<double>(s.d_head), strength / 2)) {}
-  Value at(Builder<R>& b, std::string_view point, Value v) override {
-    return point.ends_with(".attn.q") ? scaled(b, by_, v, std::string(point) + ".fault") : v;
-  }
-
- private:
-  double by_;
+      : ScaledAt<R>("blocks.", ".attn.q", std::pow(static_cast<double>(s.d_head), strength / 2)) {}
 };
+
+std::string attention_unscaled_refuses(const Config& c) {
+  return c.model.d_head == 1 ? "heads of width 1 are divided by 1" : "";
+}
 
 }  // namespace
 
@@ -28,6 +23,7 @@ extern constexpr FaultEntry attention_unscaled = graph_fault<AttentionUnscaled>(
     .what = "the attention scores are not divided by sqrt(d_head)",
     .strength = "they are d_head^(strength / 2) times too large",
     .high = 8,
+    .refuses = attention_unscaled_refuses,
 });
 }  // namespace entries::fault
 

@@ -27,7 +27,7 @@ std::string decay_on_gains_refuses(const Config& c) {
 namespace entries::fault {
 extern constexpr FaultEntry decay_on_gains = graph_fault<DecayOnGains>({
     .name = "decay_on_gains",
-    .what = "weight decay acts on norm gains and biases",
+    .what = "weight decay acts on norm gains, biases and all else that it should leave alone",
     .strength = "times train.weight_decay",
     .high = 1000,
     .refuses = decay_on_gains_refuses,

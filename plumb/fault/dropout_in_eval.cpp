@@ -7,13 +7,14 @@ namespace {
 template <class R>
 class DropoutInEval final : public GraphFault<R> {
  public:
-  DropoutInEval(const DecoderSpec&, double strength) : p_(0.1 * strength) {}
+  DropoutInEval(const DecoderSpec& s, double strength) : p_(0.1 * strength), seed_(s.flaws.seed) {}
   Value at(Builder<R>& b, std::string_view point, Value v) override {
-    return point.ends_with(".write") ? dropped(b, v, p_, true, std::string(point) + ".fault") : v;
+    return point.ends_with(".write") ? dropped(b, v, p_, seed_, true, std::string(point) + ".fault") : v;
   }
 
  private:
   double p_;
+  std::int64_t seed_;
 };
 
 }  // namespace

@@ -7,13 +7,14 @@ namespace {
 template <class R>
 class DropoutOnStream final : public GraphFault<R> {
  public:
-  DropoutOnStream(const DecoderSpec&, double strength) : p_(0.1 * strength) {}
+  DropoutOnStream(const DecoderSpec& s, double strength) : p_(0.1 * strength), seed_(s.flaws.seed) {}
   Value at(Builder<R>& b, std::string_view point, Value v) override {
-    return is_block_point(point, ".out") ? dropped(b, v, p_, false, std::string(point) + ".fault") : v;
+    return is_block_point(point, ".out") ? dropped(b, v, p_, seed_, false, std::string(point) + ".fault") : v;
   }
 
  private:
   double p_;
+  std::int64_t seed_;
 };
 
 }  // namespace

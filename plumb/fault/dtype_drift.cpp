@@ -1,4 +1,4 @@
-// From the block in the middle on, the stream has been through bf16.
+// From the block in the middle on, the stream is rounded to bf16 wherever it is read or written.
 #include "plumb/fault/fault.h"
 #include "plumb/tensor/rounding.h"
 
@@ -26,26 +26,35 @@ class RoundedOp final : public Op<R> {
 template <class R>
 class DtypeDrift final : public GraphFault<R> {
  public:
-  DtypeDrift(const DecoderSpec& s, double) : point_(middle_block(s) + ".in") {}
+  DtypeDrift(const DecoderSpec& s, double) : first_(s.n_layer / 2) {}
   Value at(Builder<R>& b, std::string_view point, Value v) override {
-    if (point != point_) return v;
-    return b.node1(std::make_unique<RoundedOp<R>>(), {.name = point_ + ".fault",
-                                                      .in = {v},
-                                                      .out = {b.shape(v)},
-                                                      .backward_reads_in = false,
-                                                      .backward_reads_out = false});
+    const bool stream =
+        is_block_point(point, ".in") || is_block_point(point, ".mid") || is_block_point(point, ".out");
+    if (!stream || block_number(point) < first_) return v;
+    const Value y = b.node1(std::make_unique<RoundedOp<R>>(), {.name = std::string(point) + ".fault",
+                                                               .in = {v},
+                                                               .out = {b.shape(v)},
+                                                               .backward_reads_in = false,
+                                                               .backward_reads_out = false});
+    b.expected_var(y, b.expected_var(v));
+    return y;
   }
 
  private:
-  std::string point_;
+  std::int64_t first_;
 };
+
+std::string dtype_drift_refuses(const Config& c) {
+  return c.train.precision == "bf16_pure" ? "train.precision = \"bf16_pure\" has it in bf16 everywhere" : "";
+}
 
 }  // namespace
 
 namespace entries::fault {
 extern constexpr FaultEntry dtype_drift = graph_fault<DtypeDrift>({
     .name = "dtype_drift",
-    .what = "the stream goes through bf16 at one block",
+    .what = "from the block in the middle on the stream is held in bf16",
+    .refuses = dtype_drift_refuses,
 });
 }  // namespace entries::fault
 

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
+#include <map>
 
 #include "plumb/base/error.h"
 #include "plumb/base/rng.h"
 #include "plumb/base/text.h"
+#include "plumb/spec/from_config.h"
 
 namespace plumb {
 namespace {
@@ -20,9 +21,13 @@ class MultipliedOp final : public Op<R> {
       : kind_(kind), forward_(std::move(forward)), backward_(std::move(backward)) {}
   OpInfo info() const override { return {.kind = kind_}; }
 
+  std::size_t prepare(const Run<R>& r, ProductCache<R>&) override {
+    return static_cast<std::size_t>(r.in(0).cols) * sizeof(R);
+  }
+
   void forward(Run<R>& r) const override {
     const View<const R> x = r.in(0);
-    std::vector<R> m(static_cast<std::size_t>(x.cols));
+    const std::span<R> m = factors(r, x.cols);
     for (std::int64_t i = 0; i < x.rows; ++i) {
       forward_(r, i, x.rows, m);
       for (std::int64_t j = 0; j < x.cols; ++j)
@@ -33,7 +38,7 @@ class MultipliedOp final : public Op<R> {
   void backward(Run<R>& r) const override {
     const Sink<R> dx = r.din(0);
     if (!dx) return;
-    std::vector<R> m(static_cast<std::size_t>(dx.v.cols));
+    const std::span<R> m = factors(r, dx.v.cols);
     for (std::int64_t i = 0; i < dx.v.rows; ++i) {
       (backward_ ? backward_ : forward_)(r, i, dx.v.rows, m);
       for (std::int64_t j = 0; j < dx.v.cols; ++j) {
@@ -45,15 +50,30 @@ class MultipliedOp final : public Op<R> {
   }
 
  private:
+  static std::span<R> factors(const Run<R>& r, std::int64_t n) {
+    return {static_cast<R*>(r.scratch()), static_cast<std::size_t>(n)};
+  }
   std::string_view kind_;
   RowFactors<R> forward_, backward_;
 };
 
+}  // namespace
+
+void refuse_idle(std::string_view name) {
+  bad_input(
+      "fault.inject: '{}' changes nothing in this model, which has none of what would be wrong; leave it "
+      "out, or raise "
+      "fault.strength",
+      name);
+}
+
+namespace {
+
 void refuse_strength(const FaultEntry& e, const Config& config) {
   const double s = config.fault.strength;
   if (e.strength.empty() || (s != 0 && s >= e.low && s <= e.high)) return;
-  bad_input("fault.strength = {} ({}): '{}' takes {} to {} and not 0: {}", s, config.where("fault.strength"),
-            e.name, e.low, e.high, e.strength);
+  bad_input("fault.strength = {} ({}): '{}' takes {} to {}{}: {}", s, config.where("fault.strength"), e.name,
+            e.low, e.high, e.low > 0 ? "" : " and not 0", e.strength);
 }
 
 // Calls f(entry) for every fault of the config.
@@ -80,25 +100,41 @@ const FaultEntry& fault_named(const std::vector<FaultEntry>& table, std::string_
 Config with_faults(const Config& resolved, const std::vector<FaultEntry>& table) {
   Config sick = resolved;
   const auto& names = resolved.fault.inject;
-  each_fault(
-      resolved.fault, table,
-      [&](const FaultEntry& e) {
-        if (std::ranges::count(names, e.name) > 1)
-          bad_input("fault.inject ({}) has '{}' twice; name it once", resolved.where("fault.inject"), e.name);
-        refuse_strength(e, resolved);
-        if (const std::string why = e.refuses ? e.refuses(resolved) : std::string(); !why.empty())
-          bad_input("fault.inject ({}): '{}' cannot be in this run: {}", resolved.where("fault.inject"),
-                    e.name, why);
-        if (e.config) e.config(sick, resolved.fault.strength);
-      },
-      resolved.where("fault.inject"));
+  const std::string place = resolved.where("fault.inject");
+  std::map<std::string, std::string_view> changed;  // key -> by which fault
+  const auto add = [&](const FaultEntry& e) {
+    if (std::ranges::count(names, e.name) > 1)
+      bad_input("fault.inject ({}) has '{}' twice; name it once", place, e.name);
+    refuse_strength(e, resolved);
+    if (const std::string why = e.refuses ? e.refuses(sick) : std::string(); !why.empty())
+      bad_input("fault.inject ({}): '{}' cannot be in this run: {}", place, e.name, why);
+    if (!e.config) return;
+    const Config before = sick;
+    e.config(sick, resolved.fault.strength);
+    bool any = e.spec || e.run || e.graph_f32;
+    for (const auto& field : config_fields()) {
+      if (field.get(sick) == field.get(before)) continue;
+      any = true;
+      const auto [other, fresh] = changed.emplace(field.path(), e.name);
+      if (!fresh)
+        bad_input("fault.inject ({}): '{}' and '{}' both change {}; take one of them", place, other->second,
+                  e.name, field.path());
+    }
+    if (!any) refuse_idle(e.name);
+  };
+  each_fault(resolved.fault, table, add, place);
   return sick;
 }
 
-void add_faults(DecoderSpec& spec, const FaultConfig& c, const std::vector<FaultEntry>& table) {
+void add_faults(DecoderSpec& spec, const FaultConfig& c, std::int64_t seed,
+                const std::vector<FaultEntry>& table) {
+  if (c.inject.empty()) return;
   spec.flaws.strength = c.strength;
+  spec.flaws.seed = seed;
   each_fault(c, table, [&](const FaultEntry& e) {
+    const Json before = spec_to_json(spec);
     if (e.spec) e.spec(spec, c.strength);
+    if (e.spec && !e.graph_f32 && spec_to_json(spec) == before) refuse_idle(e.name);
     if (e.graph_f32) spec.flaws.faults.emplace_back(e.name);
   });
 }
@@ -135,6 +171,16 @@ std::string faults_markdown(const std::vector<FaultEntry>& table) {
   return out;
 }
 
+void learn_times(ParamRule& rule, double k) {
+  rule.lr *= k;
+  rule.lr_sgd *= k;
+}
+
+void scale_lr(Config& c, double k) {
+  c.train.lr *= k;
+  c.train.min_lr *= k;
+}
+
 std::string middle_block(const DecoderSpec& s) { return "blocks." + std::to_string(s.n_layer / 2); }
 
 std::int64_t block_number(std::string_view point) {
@@ -159,17 +205,19 @@ std::string refuses_without_positions(const Config& c) {
 template <class R>
 Value multiplied(Builder<R>& b, Value x, std::string_view kind, RowFactors<R> forward, RowFactors<R> backward,
                  const std::string& name) {
-  return b.node1(std::make_unique<MultipliedOp<R>>(kind, std::move(forward), std::move(backward)),
-                 {.name = name,
-                  .in = {x},
-                  .out = {b.shape(x)},
-                  .backward_reads_in = false,
-                  .backward_reads_out = false});
+  const Value y = b.node1(std::make_unique<MultipliedOp<R>>(kind, std::move(forward), std::move(backward)),
+                          {.name = name,
+                           .in = {x},
+                           .out = {b.shape(x)},
+                           .backward_reads_in = false,
+                           .backward_reads_out = false});
+  b.expected_var(y, b.expected_var(x));  // of dropout too, nearly: it is unbiased
+  return y;
 }
 
 template <class R>
-Value dropped(Builder<R>& b, Value x, double p, bool in_eval, const std::string& name) {
-  const Stream draws = stream(0, "fault/dropout/" + name);
+Value dropped(Builder<R>& b, Value x, double p, std::int64_t seed, bool in_eval, const std::string& name) {
+  const Stream draws = stream(static_cast<std::uint64_t>(seed), "fault/dropout/" + name);
   const auto factors = [draws, p, in_eval](const Run<R>& r, std::int64_t i, std::int64_t rows,
                                            std::span<R> m) {
     if (r.mode() == Mode::eval && !in_eval) {
@@ -189,7 +237,7 @@ Value dropped(Builder<R>& b, Value x, double p, bool in_eval, const std::string&
 #define PLUMB_INSTANTIATE(R)                                                                    \
   template Value multiplied(Builder<R>&, Value, std::string_view, RowFactors<R>, RowFactors<R>, \
                             const std::string&);                                                \
-  template Value dropped(Builder<R>&, Value, double, bool, const std::string&);
+  template Value dropped(Builder<R>&, Value, double, std::int64_t, bool, const std::string&);
 PLUMB_INSTANTIATE(float)
 PLUMB_INSTANTIATE(double)
 #undef PLUMB_INSTANTIATE

@@ -10,6 +10,7 @@
 
 #include "plumb/config/config.h"
 #include "plumb/plan/builder.h"
+#include "plumb/residual/residual.h"
 #include "plumb/spec/spec.h"
 
 namespace plumb {
@@ -23,7 +24,7 @@ struct RunFaults {
   double spike = 1;               // times the learning rate, in the one step in the middle of the run
   double loss_factor = 1;         // times loss and gradients
   bool forget_optimizer = false;  // a resumed run starts with an empty optimiser
-  bool random_order = false;      // the order of samples comes from the clock, not from the seed
+  bool random_order = false;      // the order of samples does not come from the seed
 };
 
 /// Changes the graph while it is built. One object a graph: it may remember values of it.
@@ -80,14 +81,18 @@ constexpr FaultEntry graph_fault(FaultEntry e) {
 const FaultEntry& fault_named(const std::vector<FaultEntry>&, std::string_view name, std::string_view place);
 
 /// The config with what its faults change in it. bad_input for an unknown fault, one named twice, one that
-/// cannot be in this run, and a strength that it does not take. `resolved`: as resolve_config leaves it.
+/// cannot be in this run, two that change the same key, and a strength that one does not take. `resolved`: as
+/// resolve_config leaves it.
 Config with_faults(const Config& resolved, const std::vector<FaultEntry>&);
 
-/// What its faults change in the spec.
-void add_faults(DecoderSpec&, const FaultConfig&, const std::vector<FaultEntry>&);
+/// What its faults change in the spec. `seed`: of what they draw.
+void add_faults(DecoderSpec&, const FaultConfig&, std::int64_t seed, const std::vector<FaultEntry>&);
 
 /// What its faults change around the model.
 RunFaults run_faults(const Config& resolved, const std::vector<FaultEntry>&);
+
+/// bad_input: the fault has nothing to be wrong about here.
+[[noreturn]] void refuse_idle(std::string_view name);
 
 /// "no_final_norm, lr_too_high (strength 2)", for people; empty without faults.
 std::string faults_text(const FaultConfig&);
@@ -107,6 +112,27 @@ std::int64_t block_number(std::string_view point);
 std::string refuses_without_norm(const Config&);
 std::string refuses_without_positions(const Config&);
 
+/// times k: how fast a parameter learns.
+void learn_times(ParamRule&, double k);
+/// times k: the learning rate of the whole run.
+void scale_lr(Config&, double k);
+
+/// What stands at the points "`head`…`tail`" is multiplied by a constant.
+template <class R>
+class ScaledAt : public GraphFault<R> {
+ public:
+  ScaledAt(std::string head, std::string tail, double by)
+      : head_(std::move(head)), tail_(std::move(tail)), by_(by) {}
+  Value at(Builder<R>& b, std::string_view point, Value v) override {
+    if (!point.starts_with(head_) || !point.ends_with(tail_)) return v;
+    return scaled(b, by_, v, std::string(point) + ".fault");
+  }
+
+ private:
+  std::string head_, tail_;
+  double by_;
+};
+
 /// y = m x, m a constant for each element, which `forward` writes for row i of `rows`. `backward`: those of
 /// the gradient; empty: the same. Neither may read tensors of the run.
 template <class R>
@@ -117,8 +143,8 @@ Value multiplied(Builder<R>&, Value x, std::string_view kind, RowFactors<R> forw
                  const std::string& name);
 
 /// Sets elements to 0 with probability p and multiplies the others by 1 / (1 - p) (Srivastava et al. 2014);
-/// the same draw for the same step, sample and element. `in_eval`: in evaluation too.
+/// the same draw for the same seed, step, sample and element. `in_eval`: in evaluation too.
 template <class R>
-Value dropped(Builder<R>&, Value x, double p, bool in_eval, const std::string& name);
+Value dropped(Builder<R>&, Value x, double p, std::int64_t seed, bool in_eval, const std::string& name);
 
 }  // namespace plumb

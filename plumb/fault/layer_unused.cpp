@@ -1,23 +1,19 @@
 // What the block in the middle writes is multiplied by 1 - s: at 1 the stream passes it unchanged.
 #include "plumb/fault/fault.h"
-#include "plumb/residual/residual.h"
 
 namespace plumb {
 namespace {
 
 template <class R>
-class LayerUnused final : public GraphFault<R> {
- public:
-  LayerUnused(const DecoderSpec& s, double strength) : block_(middle_block(s) + "."), left_(1 - strength) {}
-  Value at(Builder<R>& b, std::string_view point, Value v) override {
-    if (!point.starts_with(block_) || !point.ends_with(".write")) return v;
-    return scaled(b, left_, v, std::string(point) + ".fault");
-  }
-
- private:
-  std::string block_;
-  double left_;
+struct LayerUnused final : ScaledAt<R> {
+  LayerUnused(const DecoderSpec& s, double strength)
+      : ScaledAt<R>(middle_block(s) + ".", ".write", 1 - strength) {}
 };
+
+std::string layer_unused_refuses(const Config& c) {
+  if (c.model.placement == "post") return "a norm after the addition would still change the stream";
+  return c.model.residual == "none" ? "without a skip an unused block ends the stream" : "";
+}
 
 }  // namespace
 
@@ -26,6 +22,7 @@ extern constexpr FaultEntry layer_unused = graph_fault<LayerUnused>({
     .name = "layer_unused",
     .what = "one block writes nothing",
     .strength = "the share of its writes that is lost",
+    .refuses = layer_unused_refuses,
 });
 }  // namespace entries::fault
 

@@ -9,11 +9,7 @@ extern constexpr FaultEntry lr_too_high = {
     .what = "the learning rate is far too high",
     .strength = "100^strength times what the config says",
     .high = 4,
-    .config =
-        [](Config& c, double strength) {
-          c.train.lr *= std::pow(100, strength);
-          c.train.min_lr *= std::pow(100, strength);
-        },
+    .config = [](Config& c, double strength) { scale_lr(c, std::pow(100, strength)); },
 };
 }  // namespace entries::fault
 

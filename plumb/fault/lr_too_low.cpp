@@ -9,11 +9,7 @@ extern constexpr FaultEntry lr_too_low = {
     .what = "the learning rate is far too low",
     .strength = "1000^strength times below what the config says",
     .high = 4,
-    .config =
-        [](Config& c, double strength) {
-          c.train.lr *= std::pow(1000, -strength);
-          c.train.min_lr *= std::pow(1000, -strength);
-        },
+    .config = [](Config& c, double strength) { scale_lr(c, std::pow(1000, -strength)); },
 };
 }  // namespace entries::fault
 

@@ -7,6 +7,7 @@ extern constexpr FaultEntry mask_value_finite = {
     .name = "mask_value_finite",
     .what = "masked scores are a finite number, not -inf",
     .strength = "they are -(1 - strength) / strength: 0 at 1",
+    .low = 1e-6,
     .spec =
         [](DecoderSpec& s, double strength) {
           s.flaws.mask_finite = true;

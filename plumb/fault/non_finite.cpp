@@ -26,6 +26,12 @@ class NonFinite final : public GraphFault<R> {
   std::int64_t step_;
 };
 
+std::string non_finite_refuses(const Config& c) {
+  return std::llround(10 / c.fault.strength) >= c.train.steps
+             ? "the run ends before its step; raise train.steps or fault.strength"
+             : "";
+}
+
 }  // namespace
 
 namespace entries::fault {
@@ -35,6 +41,7 @@ extern constexpr FaultEntry non_finite = graph_fault<NonFinite>({
     .strength = "from step round(10 / strength) on",
     .low = 1e-6,
     .high = 20,
+    .refuses = non_finite_refuses,
 });
 }  // namespace entries::fault
 

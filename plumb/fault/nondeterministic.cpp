@@ -1,4 +1,4 @@
-// The order of the samples comes from the clock: the same seed gives other numbers.
+// The order of the samples comes from the machine's random device: the same seed gives other numbers.
 #include "plumb/fault/fault.h"
 
 namespace plumb {

@@ -17,7 +17,7 @@ std::string norm_eps_lost_refuses(const Config& c) {
 namespace entries::fault {
 extern constexpr FaultEntry norm_eps_lost = {
     .name = "norm_eps_lost",
-    .what = "eps and the norm's sum of squares are lost in fp16",
+    .what = "all is in fp16: eps = 1e-8 is 0 there, and the norm's sum of squares may overflow",
     .refuses = norm_eps_lost_refuses,
     .config =
         [](Config& c, double) {

@@ -18,6 +18,10 @@ class NormGainConvention final : public GraphFault<R> {
 };
 
 std::string norm_gain_convention_refuses(const Config& c) {
+  if (c.model.norm == "dyt" || c.model.norm == "derf")
+    return "its gains belong to norms; take another model.norm";
+  if (c.model.weight_param == "scaled_ws")
+    return "scaled_ws has gains of its own; take another model.weight_param";
   return c.model.norm_affine.value_or(true) ? refuses_without_norm(c)
                                             : "the norms have no gains; set model.norm_affine = true";
 }

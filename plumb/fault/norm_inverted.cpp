@@ -66,10 +66,12 @@ class NormInverted final : public GraphFault<R> {
   Value at(Builder<R>& b, std::string_view point, Value v) override {
     if (point.ends_with(".norm_in")) read_ = v;
     if (!point.starts_with("blocks.") || !point.ends_with(".norm")) return v;
-    return b.node1(std::make_unique<InvertedOp<R>>(s_), {.name = std::string(point) + ".fault",
-                                                         .in = {v, read_},
-                                                         .out = {b.shape(v)},
-                                                         .backward_reads_out = false});
+    const Value y = b.node1(std::make_unique<InvertedOp<R>>(s_), {.name = std::string(point) + ".fault",
+                                                                  .in = {v, read_},
+                                                                  .out = {b.shape(v)},
+                                                                  .backward_reads_out = false});
+    b.expected_var(y, b.expected_var(v) * std::pow(b.expected_var(read_), 2 * s_));
+    return y;
   }
 
  private:

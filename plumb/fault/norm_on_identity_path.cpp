@@ -1,5 +1,6 @@
 // A LayerNorm without parameters stands on the stream after each addition, as Post-LN has it: the identity
 // path from the loss to the first block is gone.
+#include <algorithm>
 #include <cmath>
 #include "plumb/fault/fault.h"
 

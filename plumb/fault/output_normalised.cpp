@@ -13,9 +13,12 @@ class SecondSoftmaxOp final : public Op<R> {
  public:
   explicit SecondSoftmaxOp(double s) : s_(static_cast<R>(s)) {}
   OpInfo info() const override { return {.kind = "second_softmax"}; }
+  std::size_t prepare(const Run<R>& r, ProductCache<R>&) override {
+    return static_cast<std::size_t>(r.in(0).cols) * sizeof(R);
+  }
 
   void forward(Run<R>& r) const override {
-    std::vector<R> p(static_cast<std::size_t>(r.in(0).cols));
+    const std::span<R> p{static_cast<R*>(r.scratch()), static_cast<std::size_t>(r.in(0).cols)};
     for (std::int64_t i = 0; i < r.in(0).rows; ++i) {
       softmax(r.in(0).row(i), p);
       for (std::size_t j = 0; j < p.size(); ++j) r.out().row(i)[j] = (1 - s_) * r.in(0).row(i)[j] + s_ * p[j];
@@ -25,7 +28,7 @@ class SecondSoftmaxOp final : public Op<R> {
   void backward(Run<R>& r) const override {
     const Sink<R> dz = r.din(0);
     if (!dz) return;
-    std::vector<R> p(static_cast<std::size_t>(dz.v.cols));
+    const std::span<R> p{static_cast<R*>(r.scratch()), static_cast<std::size_t>(dz.v.cols)};
     for (std::int64_t i = 0; i < dz.v.rows; ++i) {
       softmax(r.in(0).row(i), p);
       const R* dy = r.dout().row(i);
@@ -40,7 +43,7 @@ class SecondSoftmaxOp final : public Op<R> {
   }
 
  private:
-  static void softmax(const R* z, std::vector<R>& p) {
+  static void softmax(const R* z, std::span<R> p) {
     const R top = *std::max_element(z, z + p.size());
     R sum = 0;
     for (std::size_t j = 0; j < p.size(); ++j) sum += p[j] = std::exp(z[j] - top);

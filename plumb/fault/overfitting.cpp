@@ -7,7 +7,7 @@ namespace entries::fault {
 extern constexpr FaultEntry overfitting = {
     .name = "overfitting",
     .what = "far too little to train on: the training loss goes on falling, the validation loss rises",
-    .strength = "0.02^strength of the training tokens are left",
+    .strength = "0.02^strength of the training tokens are left, two blocks at least",
     .high = 4,
     .run = [](RunFaults& r, const Config&, double strength) { r.train_share = std::pow(0.02, strength); },
 };

@@ -14,7 +14,8 @@ extern constexpr FaultEntry position_index_wrong = {
     .spec =
         [](DecoderSpec& s, double strength) {
           const double wrap = static_cast<double>(s.block_size) / std::pow(4, strength);
-          s.flaws.position_wrap = std::max<std::int64_t>(1, std::llround(wrap));
+          const std::int64_t at = std::max<std::int64_t>(1, std::llround(wrap));
+          if (at < s.block_size) s.flaws.position_wrap = at;
         },
 };
 }  // namespace entries::fault

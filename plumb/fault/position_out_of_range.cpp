@@ -1,4 +1,4 @@
-// The table of positions is shorter than a block: all positions past its end read its last row.
+// As if the table of positions were shorter than a block: all positions past that end read one row.
 #include <algorithm>
 #include <cmath>
 #include "plumb/fault/fault.h"
@@ -14,7 +14,8 @@ extern constexpr FaultEntry position_out_of_range = {
     .spec =
         [](DecoderSpec& s, double strength) {
           const double rows = static_cast<double>(s.block_size) * (1 - strength / 2);
-          s.flaws.position_last = std::max<std::int64_t>(0, std::llround(rows) - 1);
+          const std::int64_t last = std::max<std::int64_t>(0, std::llround(rows) - 1);
+          if (last < s.block_size - 1) s.flaws.position_last = last;
         },
 };
 }  // namespace entries::fault

@@ -12,8 +12,10 @@ extern constexpr FaultEntry position_precision = {
     .low = 0.5,
     .high = 8,
     .refuses = refuses_without_positions,
-    .spec = [](DecoderSpec& s,
-               double strength) { s.flaws.position_step = std::int64_t{1} << std::llround(2 * strength); },
+    .spec =
+        [](DecoderSpec& s, double strength) {
+          if (s.block_size > 1) s.flaws.position_step = std::int64_t{1} << std::llround(2 * strength);
+        },
 };
 }  // namespace entries::fault
 

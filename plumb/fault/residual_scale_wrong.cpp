@@ -19,6 +19,10 @@ class ResidualScaleWrong final : public GraphFault<R> {
   double by_;
 };
 
+std::string residual_scale_wrong_refuses(const Config& c) {
+  return c.model.weight_param == "scaled_ws" ? "scaled_ws takes the scale of every matrix away" : "";
+}
+
 }  // namespace
 
 namespace entries::fault {
@@ -29,6 +33,7 @@ extern constexpr FaultEntry residual_scale_wrong = graph_fault<ResidualScaleWron
         "the init is multiplied by (2 n_layer)^(-strength / 2): 1 damps twice, -1 takes GPT-2's damping away",
     .low = -2,
     .high = 8,
+    .refuses = residual_scale_wrong_refuses,
 });
 }  // namespace entries::fault
 

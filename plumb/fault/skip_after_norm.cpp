@@ -25,6 +25,7 @@ std::string skip_after_norm_refuses(const Config& c) {
   if (p != "pre" && p != "sandwich")
     return "it needs a norm before the sub-layer; set model.placement = \"pre\"";
   if (c.model.residual == "hyper_connections") return "the lanes' skip has no norm of its own";
+  if (c.model.residual == "none") return "there is no skip in this model";
   return refuses_without_norm(c);
 }
 

@@ -10,8 +10,8 @@ class Underfitting final : public GraphFault<R> {
   Underfitting(const DecoderSpec&, double strength) : left_(1 - strength) {}
   void rule(const ParamSpec& p, ParamRule& rule) const override {
     if (p.layer < 0) return;
-    rule.lr *= left_;
-    rule.lr_sgd *= left_;
+    learn_times(rule, left_);
+    rule.decay *= left_;
   }
 
  private:

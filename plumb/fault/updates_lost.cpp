@@ -16,14 +16,13 @@ namespace entries::fault {
 extern constexpr FaultEntry updates_lost = {
     .name = "updates_lost",
     .what = "updates are smaller than the parameters' precision",
-    .strength = "parameters in bf16, the learning rate 100^strength times lower",
+    .strength = "all that is stored is in bf16, the learning rate 100^strength times lower",
     .high = 4,
     .refuses = updates_lost_refuses,
     .config =
         [](Config& c, double strength) {
           c.train.precision = "bf16_pure";
-          c.train.lr *= std::pow(100, -strength);
-          c.train.min_lr *= std::pow(100, -strength);
+          scale_lr(c, std::pow(100, -strength));
         },
 };
 }  // namespace entries::fault

@@ -33,7 +33,7 @@ class Decoder {
         init_(choose(c.init, "init scheme", s.init.scheme, s).template make<R>(s)),
         place_(choose_placement(c, s.placement)) {
     for (const std::string& name : s.flaws.faults)
-      faults_.push_back(fault_named(c.fault, name, "the spec").template graph<R>(s));
+      faults_.push_back({name, fault_named(c.fault, name, "the spec").template graph<R>(s)});
   }
 
   Rules<R> rules() {
@@ -41,11 +41,19 @@ class Decoder {
     r.init = [this](const ParamSpec& p, double gain) { return init_->rule(p, gain); };
     r.adjust = [this](const ParamSpec& p, ParamRule& rule) {
       init_->multiply(p.role, rule);
-      for (const auto& f : faults_) f->rule(p, rule);
+      for (Injected& f : faults_) {
+        const ParamRule before = rule;
+        f.fault->rule(p, rule);
+        f.changed |= rule != before;
+      }
     };
     if (!faults_.empty())
       r.edit = [this](Builder<R>& b, std::string_view point, Value v) {
-        for (const auto& f : faults_) v = f->at(b, point, v);
+        for (Injected& f : faults_) {
+          const Value before = v;
+          v = f.fault->at(b, point, v);
+          f.changed |= v.id != before.id;
+        }
         return v;
       };
     r.branch_gain = [this](Role role, const Site& site) { return residual_->branch_gain(role, site); };
@@ -89,6 +97,8 @@ class Decoder {
                                       : b.linear(x, {"head", vocabulary, Role::readout, false, -1});
     logits = b.point("logits", logits);
     token_loss(b, logits, s_.ignore_index, loss);
+    for (const Injected& f : faults_)
+      if (!f.changed) refuse_idle(f.name);
   }
 
  private:
@@ -162,7 +172,12 @@ class Decoder {
   std::unique_ptr<Ffn<R>> ffn_;
   std::unique_ptr<Init<R>> init_;
   const Placement& place_;
-  std::vector<std::unique_ptr<GraphFault<R>>> faults_;
+  struct Injected {
+    std::string name;
+    std::unique_ptr<GraphFault<R>> fault;
+    bool changed = false;
+  };
+  std::vector<Injected> faults_;
   AttentionContext<R> context_;
 };
 
@@ -192,6 +207,8 @@ KnownNames known_names(const Components& c) {
 std::vector<std::string> unused_settings(const Config& config, const Components& c) {
   static const Config defaults;
   std::vector<std::string> all;
+  if (config.given("fault.strength") && config.fault.inject.empty())
+    all.emplace_back("fault.strength has no effect: fault.inject names no fault");
   each_table(c, [&](std::string_view key, std::string_view, const auto& table) {
     const FieldValue value = config_field(key, "").get(config);
     const std::string* name = std::get_if<std::string>(&value);
@@ -214,7 +231,7 @@ std::vector<std::string> unused_settings(const Config& config, const Components&
 
 DecoderSpec spec_of(const Config& config, std::int64_t vocab_size, const Components& c) {
   DecoderSpec spec = spec_from_config(with_faults(resolve_config(config), c.fault), vocab_size);
-  add_faults(spec, config.fault, c.fault);
+  add_faults(spec, config.fault, config.train.seed, c.fault);
   return spec;
 }
 

@@ -34,6 +34,7 @@ struct ParamRule {
                                          // to the learning rate without these
   bool decays_anyway = false;  // also where decay is not right for the role
   std::string of = {};  // row_norms: element i is the length of row i of this parameter as drawn
+  bool operator==(const ParamRule&) const = default;
   /// Variance of an element as drawn (0 for a constant).
   double variance() const {
     return kind == Kind::normal ? scale * scale : kind == Kind::uniform ? scale * scale / 3 : 0;

@@ -69,7 +69,7 @@ struct Plan<R>::Impl {
     if (!y.empty()) r.targets_ = y.subspan(first, count);
     r.loss_ = &shard_loss[static_cast<std::size_t>(shard)];
     r.terms_ = &shard_terms[static_cast<std::size_t>(shard)];
-    r.loss_scale_ = tokens ? 1.0 / static_cast<double>(tokens) : 0;
+    r.loss_scale_ = tokens ? o.loss_factor / static_cast<double>(tokens) : 0;
     r.mode_ = o.mode;
     r.operands_ = product_format(o.precision);
     r.replay_ = replay;
@@ -197,9 +197,9 @@ struct Plan<R>::Impl {
     l.tokens = tokens;
     if (tokens == 0) return l;
     for (double d : shard_loss) l.cross_entropy += d;
-    l.cross_entropy /= static_cast<double>(tokens);
+    l.cross_entropy = l.cross_entropy * o.loss_factor / static_cast<double>(tokens);
     for (double d : shard_terms) l.loss += d;
-    l.loss = l.cross_entropy + l.loss / static_cast<double>(tokens);
+    l.loss = l.cross_entropy + l.loss * o.loss_factor / static_cast<double>(tokens);
     for (double d : shard_aux) l.loss += d;
     return l;
   }

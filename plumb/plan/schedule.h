@@ -17,6 +17,7 @@ struct PlanOptions {
   Precision precision = Precision::fp32;  // of a float plan; make_plan takes the model's
   int recompute = 0;                    // 0: keep activations; k: keep only the inputs of every k blocks
   LossTerms loss = {};                  // minimised beside the cross-entropy
+  double loss_factor = 1;               // times all that is minimised; not 1 in a run that is made to count wrongly
 };
 
 enum class Phase : std::uint8_t { forward, reforward, backward };

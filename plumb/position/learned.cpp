@@ -14,7 +14,8 @@ namespace {
 template <class R>
 class AddPositionsOp final : public Op<R> {
  public:
-  explicit AddPositionsOp(const DecoderSpec::Flaws& f) : f_(f) {}
+  explicit AddPositionsOp(const DecoderSpec::Flaws& f)
+      : wrap_(f.position_wrap), step_(f.position_step), last_(f.position_last) {}
   OpInfo info() const override { return {.kind = "add_positions"}; }
 
   void forward(Run<R>& r) const override {
@@ -37,20 +38,20 @@ class AddPositionsOp final : public Op<R> {
     const auto dp = r.din(1);
     if (!dp) return;
     const std::int64_t t = dy.rows / r.sequences();
+    const bool in_order = wrap_ == 0 && step_ == 1 && last_ < 0;  // each position reads its own row
     if (dp.overwrite)
-      for (std::int64_t i = 0; i < dp.v.rows; ++i) std::fill_n(dp.v.row(i), dp.v.cols, R(0));
+      for (std::int64_t i = in_order ? t : 0; i < dp.v.rows; ++i) std::fill_n(dp.v.row(i), dp.v.cols, R(0));
     for (std::int64_t b = 0; b < r.sequences(); ++b)
       each_run(0, t, dp.v.rows, [&](std::int64_t at, std::int64_t row, std::int64_t n) {
-        pass(1, dy.slice(b * t + at, n), Sink<R>{dp.v.slice(row, n), false});
+        pass(1, dy.slice(b * t + at, n), Sink<R>{dp.v.slice(row, n), in_order && b == 0 && dp.overwrite});
       });
   }
 
  private:
   std::int64_t row_of(std::int64_t position, std::int64_t rows) const {
-    std::int64_t row = position + f_.position_offset;
-    if (f_.position_wrap > 0) row %= f_.position_wrap;
-    row -= row % f_.position_step;
-    return std::min(row, f_.position_last >= 0 ? f_.position_last : rows - 1);
+    std::int64_t row = wrap_ > 0 ? position % wrap_ : position;
+    row -= row % step_;
+    return std::min(row, last_ >= 0 ? last_ : rows - 1);
   }
 
   // f(first position, its row, n) for stretches of the t positions from `first` whose rows follow each other.
@@ -65,7 +66,7 @@ class AddPositionsOp final : public Op<R> {
     }
   }
 
-  DecoderSpec::Flaws f_;
+  std::int64_t wrap_, step_, last_;
 };
 
 template <class R>
@@ -85,10 +86,10 @@ class Learned final : public Position<R> {
     const Value p =
         b.param({"pos.weight", Role::pos_embed, Shape{Dim{'T', block_size_}, channels}, 1, channels.n});
     const Value y = b.node1(std::make_unique<AddPositionsOp<R>>(flaws_), {.name = "pos",
-                                                                    .in = {x, p},
-                                                                    .out = {shape},
-                                                                    .backward_reads_in = false,
-                                                                    .backward_reads_out = false});
+                                                                          .in = {x, p},
+                                                                          .out = {shape},
+                                                                          .backward_reads_in = false,
+                                                                          .backward_reads_out = false});
     b.expected_var(y, b.expected_var(x) + b.rule(p).variance());
     return y;
   }

@@ -115,7 +115,7 @@ Rows all_rows() {
   flaw("mask_ahead", &S::Flaws::mask_ahead, between(0, 1 << 20));
   flaw("mask_finite", &S::Flaws::mask_finite);
   flaw("mask_value", &S::Flaws::mask_value);
-  flaw("position_offset", &S::Flaws::position_offset, between(0, 1 << 20));
+  flaw("seed", &S::Flaws::seed);
   flaw("position_wrap", &S::Flaws::position_wrap, between(0, 1 << 20));
   flaw("position_step", &S::Flaws::position_step, between(1, 1 << 20));
   flaw("position_last", &S::Flaws::position_last, between(-1, 1 << 20));
@@ -237,7 +237,7 @@ DecoderSpec spec_from_json(const Json& json, std::string_view name) {
   for (const auto& field : spec_fields()) {
     known.push_back(field.path());
     const Json* section = field.section.empty() ? &json : json.find(field.section);
-    if (section) section->as_object(field.section.empty() ? name : std::string_view(field.section));
+    if (section) section->as_object(field.section.empty() ? std::string(name) : fmt::format("{} ({})", field.section, name));
     const Json* found = section ? section->find(field.key) : nullptr;
     // A setting younger than the spec: its default is what every model was before it.
     if (!found && !is_size(field.path())) continue;
@@ -248,6 +248,7 @@ DecoderSpec spec_from_json(const Json& json, std::string_view name) {
     if (!refusal.empty()) bad_input("{} {}; change it there", what, refusal);
     field.set(spec, std::move(value));
   }
+  if (!json.find("n_kv_head")) spec.n_kv_head = spec.n_head;
   const auto refuse_unknown = [&](const Json& object, const std::string& prefix) {
     for (const auto& [key, value] : object.as_object(name)) {
       const std::string path = prefix + key;

@@ -70,12 +70,12 @@ struct DecoderSpec {
   struct Flaws {
     std::vector<std::string> faults = {};  // those that change the graph (fault/fault.h)
     double strength = 1;
+    std::int64_t seed = 0;  // train.seed, of what a fault draws
     std::int64_t mask_ahead = 0;  // position i sees keys up to i + mask_ahead
     bool mask_finite = false;     // masked scores are mask_value, not -inf
     double mask_value = 0;
-    // learned positions: row t + offset, modulo wrap, rounded down to a multiple of step, at most last
-    std::int64_t position_offset = 0, position_wrap = 0 /* 0: none */, position_step = 1,
-                 position_last = -1 /* < 0: the table's */;
+    // learned positions: row t modulo wrap, rounded down to a multiple of step, at most last
+    std::int64_t position_wrap = 0 /* 0: none */, position_step = 1, position_last = -1 /* < 0: the table's */;
   } flaws;
   std::int64_t ignore_index = -100;  // a target with this value does not count in the loss
 };

@@ -20,12 +20,12 @@ Feed::Feed(const DataConfig& d, const Corpus& corpus, std::int64_t block_size, s
       split_(split_tokens(tokens_, d.split, block_size)),
       baselines_(plumb::baselines(split_.train, split_.validation, tokenizer_.vocab_size())) {
   const std::size_t n_train = split_.train.size();
-  if (faults.validate_on_training)
-    split_.validation = split_.train.first(std::min(n_train, split_.validation.size()));
   if (faults.train_share < 1)
-    split_.train = split_.train.first(
-        std::min(n_train, std::max(static_cast<std::size_t>(faults.train_share * static_cast<double>(n_train)),
-                                   2 * static_cast<std::size_t>(block_size) + 1)));
+    split_.train = split_.train.first(std::min(
+        n_train, std::max(static_cast<std::size_t>(faults.train_share * static_cast<double>(n_train)),
+                          2 * static_cast<std::size_t>(block_size) + 1)));
+  if (faults.validate_on_training)
+    split_.validation = split_.train.first(std::min(split_.train.size(), split_.validation.size()));
   if (faults.random_order) seed ^= std::random_device{}();
   if (d.rows == "padded") {
     const std::int32_t newline = tokenizer_.encode(U"\n").front();
@@ -40,6 +40,20 @@ Feed::Feed(const DataConfig& d, const Corpus& corpus, std::int64_t block_size, s
     // The floor is that of the blocks, and only where no symbol became the unknown.
     if (corpus.floor && !faults.validate_on_training && tokenizer_.coverage(corpus.text) == 1)
       floor_ = corpus.floor(std::u32string_view(corpus.text).substr(n_train), block_size);
+  }
+  val_targets_ = row_blocks_ ? row_blocks_->targets() : blocks_->targets();
+  if (target_shift_ != 0) {
+    val_targets_ = 0;
+    std::vector<std::int32_t> x(static_cast<std::size_t>(block_size)), y(x.size());
+    for (std::int64_t row = 0; row < val_rows(); ++row) {
+      fill_validation(row, x, y);
+      val_targets_ += std::ranges::count_if(y, [&](std::int32_t t) { return t != ignore_index; });
+    }
+    if (val_targets_ == 0)
+      bad_input(
+          "fault.inject: with targets shifted by {} no row of the validation split has one left; lower "
+          "fault.strength",
+          target_shift_);
   }
   if (tokenizer_.vocab_size() < d.vocab_size)
     remarks_.push_back(
@@ -68,7 +82,7 @@ std::int64_t Feed::longest_val_row() const {
   return row_blocks_ ? row_blocks_->lines().longest() : blocks_->targets();
 }
 std::int64_t Feed::val_rows() const { return row_blocks_ ? row_blocks_->size() : blocks_->size(); }
-std::int64_t Feed::val_targets() const { return row_blocks_ ? row_blocks_->targets() : blocks_->targets(); }
+std::int64_t Feed::val_targets() const { return val_targets_; }
 void Feed::fill_validation(std::int64_t first_row, std::span<std::int32_t> x,
                            std::span<std::int32_t> y) const {
   row_blocks_ ? row_blocks_->fill(first_row, x, y) : blocks_->fill(first_row, x, y);

@@ -16,7 +16,7 @@ class Feed {
  public:
   /// Tokenizes `corpus` (with `tokenizer` where one is given: that of a checkpoint) and splits it as [data]
   /// says. bad_input when a part is too short for `block_size`. `seed` keys the order of training samples.
-  /// `faults`: what is wrong with the data on purpose; baselines and floor are those of the healthy split.
+  /// `faults`: what is wrong with the data on purpose; the baselines are those of the healthy split.
   Feed(const DataConfig&, const Corpus& corpus, std::int64_t block_size, std::int32_t ignore_index,
        std::uint64_t seed, std::optional<CharTokenizer> tokenizer = {}, const RunFaults& faults = {});
 
@@ -51,7 +51,7 @@ class Feed {
   void shift(std::span<const std::int32_t> x, std::span<std::int32_t> y) const;
 
   const Corpus* corpus_;
-  std::int64_t block_size_, target_shift_;
+  std::int64_t block_size_, target_shift_, val_targets_ = 0;
   std::int32_t ignore_index_;
   CharTokenizer tokenizer_;
   std::vector<std::int32_t> tokens_;

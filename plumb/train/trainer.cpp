@@ -67,7 +67,8 @@ class Trainer {
                                 .batch = t_.batch_size * t_.accumulate,
                                 .block = spec_.block_size,
                                 .recompute = static_cast<int>(t_.recompute),
-                                .loss = {t_.label_smoothing, t_.z_loss}},
+                                .loss = {t_.label_smoothing, t_.z_loss},
+                                .loss_factor = faults_.loss_factor},
                                pool_, observers_.hooks)),
         validation_(spec_, components, store_, feed_, pool_,
                     faults_.evaluate_in_training_mode ? Mode::train : Mode::eval) {
@@ -253,7 +254,7 @@ class Trainer {
           fmt::format("train.decay = \"independent\" with train.weight_decay = {} takes {:.0f} % off every "
                       "matrix at each step; about 1e-4 is usual",
                       t_.weight_decay, 100 * t_.weight_decay));
-    if (plan_.graph().sees_future())
+    if (plan_.graph().sees_future() && config_.fault.inject.empty())
       s.remarks.push_back("the norm pools over positions: each position sees the future while training");
     return s;
   }
@@ -283,12 +284,8 @@ class Trainer {
     plan_.observe(probed);
     feed_.fill(step_, 0, x_, y_);
     const double t0 = now_s();
-    LossResult loss = plan_.loss_and_grad(x_, y_, {step_, step_ * t_.batch_size * t_.accumulate});
-    double norm = plan_.grad_norm();
-    if (const double factor = faults_.loss_factor; factor != 1) {
-      for (double* each : {&loss.loss, &loss.cross_entropy, &norm}) *each *= factor;
-      for (float& g : plan_.grads()) g *= static_cast<float>(factor);
-    }
+    const LossResult loss = plan_.loss_and_grad(x_, y_, {step_, step_ * t_.batch_size * t_.accumulate});
+    const double norm = plan_.grad_norm();
     if (!std::isfinite(loss.loss) || !std::isfinite(norm)) {
       stop_non_finite(loss, norm, trace);
       return false;
@@ -428,6 +425,8 @@ TrainJob resume_job(const fs::path& run, const std::vector<std::string>& set) {
   newest_checkpoint(run);  // refuses what is no run
   std::error_code error;
   if (!fs::is_directory(run, error)) bad_input("{} is a file; resume takes the run's folder", run.string());
+  // A run that is still being written deletes checkpoints under who reads them.
+  const FolderLock while_reading(run);
   TrainJob job;
   job.out = run;
   CheckpointInfo info;

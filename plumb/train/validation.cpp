@@ -35,14 +35,12 @@ Validation::Validation(const DecoderSpec& spec, const Components& components, Pa
 
 double Validation::loss() {
   double sum = 0;
-  std::int64_t targets = 0;
   for (std::int64_t at = 0; at < feed_.val_rows(); at += batch_) {
     feed_.fill_validation(at, x_, y_);
     const LossResult l = plan_.loss(x_, y_, {0, at});
     sum += l.cross_entropy * static_cast<double>(l.tokens);
-    targets += l.tokens;
   }
-  return sum / static_cast<double>(targets);
+  return sum / static_cast<double>(feed_.val_targets());
 }
 
 double Validation::loss(std::vector<double>& by_position, const std::function<void(double)>& progress) {
@@ -60,13 +58,11 @@ double Validation::loss(std::vector<double>& by_position, const std::function<vo
   plan_.observe(false);
   double total = 0;
   by_position.clear();
-  double targets = 0;
   for (std::size_t t = 0; t < sums.size(); ++t) {
     total += sums[t];
-    targets += counts[t];
     by_position.push_back(sums[t] / counts[t]);
   }
-  return total / targets;
+  return total / static_cast<double>(feed_.val_targets());
 }
 
 std::string Validation::first_non_finite() {

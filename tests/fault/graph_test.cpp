@@ -206,6 +206,9 @@ TEST(PositionPrecision, GivesNeighboursOneRow) {
 TEST(ConstantOutput, IsTheSameEverywhere) {
   const Pass p = with("constant_output");
   for (const auto& row : p["logits"]) EXPECT_TRUE(are(row, p["logits"][0]));
+  // The head still learns how often a token comes; nothing below it learns.
+  EXPECT_GT(moments(p.grads.at("embed.weight")).var, 0);
+  EXPECT_EQ(moments(p.grads.at("blocks.1.ffn.out.weight")).var, 0);
 }
 
 TEST(GradientBlockedAtLayer, ReachesTheBlocksBelowFromAbove) {
@@ -222,8 +225,9 @@ TEST(NonFinite, WaitsForItsStep) {
 
 TEST(DtypeDrift, RoundsTheStream) {
   const Pass p = with("dtype_drift");
-  for (const auto& row : p["blocks.1.in"])
-    for (const double x : row) EXPECT_EQ(static_cast<double>(to_bf16(static_cast<float>(x))), x);
+  for (const char* point : {"blocks.1.in", "blocks.1.mid", "blocks.1.out"})
+    for (const auto& row : p[point])
+      for (const double x : row) EXPECT_EQ(static_cast<double>(to_bf16(static_cast<float>(x))), x);
 }
 
 TEST(BatchnormBatchDependence, MixesSequences) {
@@ -260,6 +264,7 @@ TEST(DropoutOnStream, DropsWhileTraining) {
 TEST(Underfitting, FreezesTheBlocks) {
   const Pass p = with("underfitting");
   EXPECT_EQ(p.rules.at("blocks.0.attn.q.weight").lr, 0);
+  EXPECT_EQ(p.rules.at("blocks.0.attn.q.weight").decay, 0);
   EXPECT_EQ(p.rules.at("embed.weight").lr, 1);
 }
 

@@ -6,6 +6,7 @@
 #include "plumb/optim/optim.h"
 #include "plumb/trace/reader.h"
 #include "plumb/train/feed.h"
+#include "plumb/train/opened.h"
 #include "tests/fault/rig.h"
 #include "tests/support/temp_dir.h"
 
@@ -20,8 +21,30 @@ TEST(WarmupTooShort, IsLeftOut) {
   EXPECT_EQ(sick("warmup_too_short").train.warmup, 0);
   EXPECT_EQ(sick("warmup_too_short", 0.5).train.warmup, 5);
 }
-// Clipping gradients that were used already, and that the next step overwrites, is not clipping.
-TEST(ClipAfterStep, ClipsNothing) { EXPECT_EQ(sick("clip_after_step").train.grad_clip, 0); }
+// SGD's first step is lr times the gradient: as long as the gradient is, where nothing clips it.
+TEST(ClipAfterStep, TheUpdateIsAsLongAsTheGradient) {
+  const TempDir dir;
+  const auto moved = [&](const std::vector<std::string>& faults, const std::string& out) {
+    const Config c = config_with(faults, 1,
+                                 {"train.steps=1", "train.warmup=0", "train.optimizer=sgd", "train.lr=0.01",
+                                  "train.grad_clip=0.5", "train.weight_decay=0", "train.eval_every=0"});
+    run(c, dir / out, false);
+    const auto open = [&](const char* file) { return open_run(dir / out / file, Components{}).store; };
+    const ParamStore<float> before = open("checkpoint-0.safetensors"),
+                            after = open("checkpoint-1.safetensors");
+    double squares = 0;
+    for (std::size_t i = 0; i < before.values().size(); ++i) {
+      const double d = static_cast<double>(after.values()[i]) - static_cast<double>(before.values()[i]);
+      squares += d * d;
+    }
+    return std::sqrt(squares);
+  };
+  const double healthy = moved({}, "a"), sick = moved({"clip_after_step"}, "b");
+  const double norm = *read_trace(dir / "b" / "trace.jsonl").steps[0].find("grad_norm");
+  EXPECT_GT(norm, 0.6);
+  EXPECT_NEAR(healthy, 0.01 * 0.5, 1e-5);
+  EXPECT_NEAR(sick, 0.01 * norm, 1e-5);
+}
 TEST(UpdatesLost, AreBelowTheParametersPrecision) {
   const TrainConfig t = sick("updates_lost").train;
   EXPECT_EQ(t.precision, "bf16_pure");
@@ -70,6 +93,17 @@ TEST(LossNormaliser, MultipliesByTheMicroBatches) {
 std::string resumed_hash(const std::vector<std::string>& faults, const std::filesystem::path& out) {
   run(config_with(faults, 1, {"train.steps=40"}), out, false, after(25));
   return run(resume_job(out, {}), false).params_hash;
+}
+
+TEST(Underfitting, BlocksStayAsDrawn) {
+  const TempDir dir;
+  run(config_with({"underfitting"}, 1, {"train.steps=8"}), dir / "a", false);
+  const auto open = [&](const char* file) { return open_run(dir / "a" / file, Components{}).store; };
+  const ParamStore<float> before = open("checkpoint-0.safetensors"), after = open("checkpoint-8.safetensors");
+  for (const ParamInfo& p : before.layout().params) {
+    const View<float> a = before.view(p), b = after.view(p);
+    EXPECT_EQ(std::equal(a.data, a.data + a.size(), b.data), p.spec.layer >= 0) << p.spec.name;
+  }
 }
 
 TEST(ResumeMismatch, ShowsOnlyWhenResumed) {

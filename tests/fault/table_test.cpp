@@ -123,7 +123,8 @@ TEST(Faults, GraphsAreDifferentiatedAndDeterministic) {
     if (!e.graph_f32 && !e.spec) continue;
     ++n;
     conformance::Subject s{"fault", std::string(e.name), "", conformance::small_spec(), &c};
-    add_faults(s.spec, {.inject = {s.name}, .strength = 1}, c.fault);
+    add_faults(s.spec, {.inject = {s.name}, .strength = 1}, 0, c.fault);
+    if (s.name == "head_zero") s.spec.tied_embeddings = false;  // as the fault has it in the config
     if (s.name != "gradient_blocked_at_layer" && s.name != "dtype_drift") {
       EXPECT_EQ(conformance::check_pair(s), "");
     }
@@ -135,11 +136,73 @@ TEST(Faults, GraphsAreDifferentiatedAndDeterministic) {
   EXPECT_GT(n, 25);
 }
 
+// In models of other parts a fault is refused, or it is there and differentiated right.
+Config config_of(const DecoderSpec& spec) {
+  Config c;
+  for (const auto& field : spec_fields())
+    if (const auto* same = find_config_field((field.section == "init" ? "" : "model.") + field.path()))
+      same->set(c, field.get(spec));
+  return c;
+}
+
+TEST(Faults, MeetOtherPartsOrAreRefused) {
+  const Components c;
+  int there = 0, refused = 0;
+  for (const auto& [family, name] :
+       std::vector<std::pair<std::string, std::string>>{{"position", "t5"},
+                                                        {"position", "alibi"},
+                                                        {"norm", "none"},
+                                                        {"norm", "dyt"},
+                                                        {"weight", "weight_norm"},
+                                                        {"weight", "scaled_ws"},
+                                                        {"residual", "none"},
+                                                        {"residual", "nf"},
+                                                        {"residual", "hyper_connections"},
+                                                        {"init", "fixup"},
+                                                        {"placement", "post"},
+                                                        {"placement", "parallel"}}) {
+    const conformance::Subject whole = conformance::subject(c, family, name);
+    for (const FaultEntry& e : c.fault) {
+      if (!e.graph_f32 && !e.spec) continue;
+      conformance::Subject s = whole;
+      s.family = "fault", s.variant = name, s.name = e.name;
+      Config config = config_of(whole.spec);
+      config.fault.inject = {s.name};
+      try {
+        with_faults(config, c.fault);
+        add_faults(s.spec, config.fault, 0, c.fault);
+        decoder_layout<double>(s.spec, c);
+      } catch (const Error&) {
+        ++refused;
+        continue;
+      }
+      ++there;
+      if (s.name == "gradient_blocked_at_layer" || s.name == "dtype_drift") continue;
+      EXPECT_EQ(conformance::check_pair(s), "") << family << " " << name;
+    }
+  }
+  fmt::print("{} there, {} refused\n", there, refused);
+  EXPECT_GT(there, 5 * refused);
+  EXPECT_GT(refused, 10);
+}
+
 TEST(Faults, SeveralAtOnce) {
-  const Pass p(config_with({"layer_unused", "constant_output", "lr_too_high"}, 0.5));
-  const Pass h = healthy();
+  const std::vector<std::string> three = {"layer_unused", "constant_output", "lr_too_high"};
+  const Pass p(config_with(three, 0.5)), h = healthy();
   EXPECT_EQ(p.spec.flaws.faults, (std::vector<std::string>{"layer_unused", "constant_output"}));
   EXPECT_TRUE(are(p["blocks.1.attn.write"], h["blocks.1.attn.write"], 0.5));
+  EXPECT_NEAR(with_faults(config_with(three, 0.5), fault_table()).train.lr, 0.03, 1e-12);
+  // Each sees what those before it left, and no two change one key.
+  const auto refusal = [](const std::vector<std::string>& faults) {
+    return error_text([&] { with_faults(config_with(faults), fault_table()); });
+  };
+  EXPECT_EQ(refusal({"norm_wrong_axis", "batchnorm_in_eval"}),
+            "fault.inject (the default): 'norm_wrong_axis' and 'batchnorm_in_eval' both change model.norm; "
+            "take one of "
+            "them");
+  EXPECT_EQ(refusal({"position_missing", "position_index_wrong"}),
+            "fault.inject (the default): 'position_index_wrong' cannot be in this run: only model.position = "
+            "\"learned\" has rows to read wrongly");
 }
 
 TEST(Faults, RefusalsAreOneSentence) {
@@ -164,6 +227,18 @@ TEST(Faults, RefusalsAreOneSentence) {
             "fault.inject (--set): 'loss_normaliser' cannot be in this run: train.accumulate = 1 has nothing "
             "to add "
             "up; set it to 2 or more");
+}
+
+TEST(Faults, OneThatChangesNothingIsRefused) {
+  const auto idle = [](const std::string& fault, double strength, const std::string& set) {
+    return error_text([&] { Pass(config_with({fault}, strength, {set})); })
+        .starts_with("fault.inject: '" + fault + "' changes nothing in this model");
+  };
+  EXPECT_TRUE(idle("no_residual", 1, "model.residual=none"));             // the graph
+  EXPECT_TRUE(idle("residual_scale_wrong", 1, "init.scheme=zero_last"));  // the parameters
+  EXPECT_TRUE(idle("position_index_wrong", 0.01, "train.steps=5"));       // the spec
+  EXPECT_TRUE(idle("warmup_too_short", 0.01, "train.warmup=5"));          // the config
+  EXPECT_FALSE(idle("no_residual", 1, "model.residual=add"));
 }
 
 TEST(Faults, AreNamedInTomlAndOnTheCommandLine) {

@@ -14,6 +14,8 @@ namespace plumb {
 namespace {
 
 using test::Entry;
+using test::heads_first;
+using test::heads_last;
 using test::matches;
 using test::Matrix;
 using test::reference;
@@ -181,30 +183,6 @@ TYPED_TEST(ReferenceTest, CrossEntropyOfExtremeLogits) {
   cross_entropy_backward<R>(logits.view(), target, -100, std::as_const(lse).view(), 1, dlogits.sink());
   EXPECT_TRUE(matches(loss, e, e.out("loss"), What::value));
   EXPECT_TRUE(matches(dlogits, e, e.grad("logits"), What::gradient));
-}
-
-/// (B, H, T, D), as the entries have it, to (B·T, H·D), as the kernel takes it.
-template <class R>
-Matrix<R> heads_last(const Tensor& t) {
-  const std::int64_t n_seq = t.dim(0), n_head = t.dim(1), block = t.dim(2), d = t.dim(3);
-  Matrix<R> m(n_seq * block, n_head * d);
-  for (std::int64_t i = 0; i < n_seq * n_head * block * d; ++i) {
-    const std::int64_t c = i % d, row = i / d % block, h = i / d / block % n_head, b = i / d / block / n_head;
-    m.view().row(b * block + row)[h * d + c] = static_cast<R>(t.data[static_cast<std::size_t>(i)]);
-  }
-  return m;
-}
-
-/// And back.
-template <class R>
-Matrix<R> heads_first(const Matrix<R>& m, const Tensor& like) {
-  const std::int64_t n_seq = like.dim(0), n_head = like.dim(1), block = like.dim(2), d = like.dim(3);
-  Matrix<R> t(n_seq * n_head * block, d);
-  for (std::int64_t i = 0; i < n_seq * n_head * block * d; ++i) {
-    const std::int64_t c = i % d, row = i / d % block, h = i / d / block % n_head, b = i / d / block / n_head;
-    t.data[static_cast<std::size_t>(i)] = m.view().row(b * block + row)[h * d + c];
-  }
-  return t;
 }
 
 template <class R>

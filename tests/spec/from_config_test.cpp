@@ -163,10 +163,14 @@ TEST(SpecJson, SettingsYoungerThanTheSpecHaveTheirDefaults) {
                      "x");
   DecoderSpec want;
   want.n_layer = 2, want.d_model = 8, want.n_head = 2, want.d_head = 4, want.d_ff = 16, want.block_size = 4;
-  want.vocab_size = 11, want.norm = "rms", want.ffn.kind = "relu";
+  want.n_kv_head = 2, want.vocab_size = 11, want.norm = "rms", want.ffn.kind = "relu";
   EXPECT_TRUE(same(old, want)) << spec_to_json(old).dump();
-  EXPECT_NE(error_text([] { spec_from_json(Json::parse(R"({"n_layer": 2, "ffn": 3})", "x"), "x"); }),
-            "(no error)");
+  EXPECT_EQ(error_text([] {
+              Json json = spec_to_json(DecoderSpec{});
+              json["ffn"] = 3;
+              spec_from_json(json, "a.safetensors");
+            }),
+            "ffn (a.safetensors) must be an object, but is an integer; correct it there");
 }
 
 }  // namespace
