@@ -118,7 +118,7 @@ constexpr Command commands[] = {
      "plumb profile my.toml\n  plumb profile runs/first", "CONFIG|RUN|CHECKPOINT",
      "what to look at; without one, the defaults", profile_command},
     {"inspect",
-     "Somebody else's model: the seven questions, answered from config, names, shapes and weights; nothing "
+     "Somebody else's model: nine questions, answered from config, names, shapes and weights; nothing "
      "in it "
      "is run.",
      "plumb inspect path/to/model\n  plumb inspect model.safetensors.index.json --no-weights\n  plumb "

@@ -1,4 +1,4 @@
-// plumb inspect: the seven questions about somebody else's model, as tables or JSON.
+// plumb inspect: nine questions about somebody else's model, as tables or JSON.
 #include "plumb/interop/inspect.h"
 
 #include <fmt/format.h>
@@ -158,6 +158,7 @@ int inspect_command(const Flags& f) {
     bad_input("name one checkpoint, and a config if it lies elsewhere: `plumb inspect path/to/model`");
   const CheckpointSource source =
       open_checkpoint_source(f.args[0], f.args.size() > 1 ? f.args[1] : std::string());
+  note_faults_of_run(f.args[0], f.quiet);
   listen_for_interrupts();
   const bool show = !f.quiet && ::isatty(STDERR_FILENO) != 0;
   InspectOptions options;

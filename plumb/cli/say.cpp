@@ -7,6 +7,8 @@
 #include "plumb/base/error.h"
 #include "plumb/fault/fault.h"
 #include "plumb/spec/from_config.h"
+#include "plumb/train/checkpoint.h"
+#include "plumb/train/run_folder.h"
 
 namespace plumb::cli {
 
@@ -25,6 +27,16 @@ void note_faults(const Config& config, bool quiet) {
   with_faults(resolve_config(config), fault_table());
   if (const std::string wrong = faults_text(config.fault); !wrong.empty() && !quiet)
     say("note: FAULT injected on purpose: {}; docs/faults.md says what is wrong\n", wrong);
+}
+
+void note_faults_of_run(const std::string& path, bool quiet) {
+  Config config;
+  try {
+    config = read_checkpoint_info(newest_checkpoint(path)).config;
+  } catch (const Error&) {
+    return;
+  }
+  note_faults(config, quiet);
 }
 
 Sentence sentence_of(const std::exception_ptr& error) {

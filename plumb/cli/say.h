@@ -23,6 +23,8 @@ void say(fmt::format_string<A...> text, A&&... args) {
 
 /// Says so, where the run that is looked at has faults injected. bad_input for faults that it cannot have.
 void note_faults(const Config&, bool quiet);
+/// The same of a run or checkpoint of ours; nothing for somebody else's.
+void note_faults_of_run(const std::string& path, bool quiet);
 
 /// What to say of an error, in one line, and the exit status it asks for.
 struct Sentence {

@@ -183,7 +183,7 @@ Answer scaled_init_of(const Subject& s, const Inspection& i) {
   if (check.verdict == V::plain) return {"no", check.because};
   // An architecture's own code says how a model is drawn, and these weights were set or drawn otherwise.
   if (!s.spec && (check.verdict == V::set || check.verdict == V::other)) return {"unknown", check.because};
-  const std::string weights = check.because.empty() ? "" : "; " + check.because;
+  const std::string weights = check.because.empty() ? "" : "; the weights by themselves: " + check.because;
   if (s.spec) {
     const bool yes = s.spec->init.scheme == "gpt2" && s.spec->init.residual_scale;
     if (yes || s.spec->init.scheme == "gpt2" || s.spec->init.scheme == "normal")

@@ -9,15 +9,15 @@ namespace plumb {
 namespace {
 
 constexpr Preset all[] = {
-    {"chapter", "the book chapter's model: 12 layers, Pre-LN, 1.7 million parameters", ""},
+    {"chapter", "the default: 12 layers, Pre-LN, 1.7 million parameters", ""},
     {"post", "the same with the norm after the addition, as in the first Transformer",
      "[model]\nplacement = \"post\"\n"},
     {"tiny", "two narrow layers and 200 steps: seconds, to try things out",
      "[model]\nn_layer = 2\nd_model = 64\nn_head = 4\nd_ff = 128\n"
      "[train]\nsteps = 200\nbatch_size = 16\nwarmup = 20\neval_every = 100\ncheckpoint_every = 100\n"},
-    {"text", "a text of one's own in an alphabet: a longer block, more of it; set data.corpus",
+    {"text", "a text of one's own in an alphabet: a longer block, more of it; data.corpus is its path",
      "[model]\nn_layer = 6\nd_model = 192\nn_head = 6\nd_ff = 512\nblock_size = 128\n"
-     "[train]\nlr = 1e-3\nbatch_size = 16\n[data]\nvocab_size = 256\n"},
+     "[train]\nlr = 1e-3\nbatch_size = 16\n[data]\ncorpus = \"my-book.txt\"\nvocab_size = 256\n"},
     {"gpt2",
      "GPT-2 small's shape (Radford et al. 2019), but for its tanh GELU and its vocabulary: slow on a CPU",
      "[model]\nn_layer = 12\nd_model = 768\nn_head = 12\nd_ff = 3072\nblock_size = "

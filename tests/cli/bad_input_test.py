@@ -6,13 +6,14 @@ In the table {dir} is a folder with what `make` puts there. To see what the prog
 import hashlib
 import os
 import pathlib
+import re
 import shlex
 import sys
 import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from rig import SMALL, plumb, train  # noqa: E402
+from rig import ROOT, SMALL, plumb, train  # noqa: E402
 
 CASES = [
     ('train --set train.lrr=1', "unknown key 'train.lrr' (--set); did you mean 'train.lr'?"),
@@ -62,11 +63,11 @@ CASES = [
     ('train --set train.steps=1e3', 'train.steps (--set) must be a whole number, but is 1000.0; change it there'),
     ('train --set data.split=1.5', 'data.split (--set) must be above 0 and below 1, but is 1.5; change it there'),
     ('train --set model.norm=lyer',
-     "model.norm (--set): unknown norm 'lyer'; did you mean 'layer'? known: batch, center, derf, dyt, group, instance, layer, none, rms"),
-    ('train --set model.attention.kind=softmx', "model.attention.kind (--set): unknown attention kind 'softmx'; known: mha"),
+     "model.norm (--set): unknown norm 'lyer'; did you mean 'layer'? known: {entries:norm}"),
+    ('train --set model.attention.kind=softmx', "model.attention.kind (--set): unknown attention kind 'softmx'; known: {entries:attention}"),
     ('train --set model.placement=middle', "model.placement (--set): unknown placement 'middle'; known: parallel, post, post_branch, pre, sandwich"),
     ('train --set model.residual=two-lane',
-     "model.residual (--set): unknown residual 'two-lane'; known: add, deepnorm, depth_scale, hyper_connections, layer_scale, nf, none, rezero, skip_init"),
+     "model.residual (--set): unknown residual 'two-lane'; known: {entries:residual}"),
     ('train --set init.scheme=fixup --set model.norm=layer',
      'model.norm = "layer" (--set) contradicts init.scheme = "fixup" (--set), which implies "none": Fixup '
      'trains without norms; remove one of the two'),
@@ -255,6 +256,13 @@ def say(command, folder):
     return run, run.stderr.replace(str(folder), "{dir}")
 
 
+def with_entries(sentence):
+    """{entries:norm}: the names of the family's components, which are those of their files."""
+    def names(family):
+        return ", ".join(sorted(p.stem for p in (ROOT / "plumb" / family.group(1)).glob("*.cpp") if p.stem != family.group(1)))
+    return re.sub(r"\{entries:(\w+)\}", names, sentence)
+
+
 class BadInput(unittest.TestCase):
     def test_every_sentence(self):
         with tempfile.TemporaryDirectory() as temporary:
@@ -264,7 +272,7 @@ class BadInput(unittest.TestCase):
             for command, sentence in CASES:
                 with self.subTest(command=command):
                     run, words = say(command, folder)
-                    self.assertEqual(words, f"plumb: {sentence}\n")
+                    self.assertEqual(words, f"plumb: {with_entries(sentence)}\n")
                     self.assertEqual(run.returncode, 2)
                     self.assertEqual(run.stdout, "")
                     self.assertEqual(state_of(folder), before)

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <set>
 
 #include "plumb/base/files.h"
@@ -108,10 +109,11 @@ TEST(Config, RefusesValuesOutOfRange) {
             "train.beta1 (run.toml:2) must be at least 0 and below 1, but is 1.0; change it there");
   EXPECT_EQ(refusal("[data]\nsplit = 1.0\n"),
             "data.split (run.toml:2) must be above 0 and below 1, but is 1.0; change it there");
-  EXPECT_EQ(refusal("[train]\nschedule = 'cosin'\n"),
-            "train.schedule (run.toml:2) must be one of constant, cosine, linear, wsd, but is 'cosin' (did you "
-            "mean 'cosine'?); change it "
-            "there");
+  EXPECT_EQ(
+      refusal("[train]\nschedule = 'cosin'\n"),
+      "train.schedule (run.toml:2) must be one of constant, cosine, linear, wsd, but is 'cosin' (did you "
+      "mean 'cosine'?); change it "
+      "there");
 }
 
 TEST(Config, SaysWhereTextIsNotToml) {
@@ -219,9 +221,11 @@ TEST(Config, DumpShowsHelpAndWhatDiffers) {
   set_value(c, "probe.every=5");
   const std::string plain = dump_toml(c, false), full = dump_toml(c, true);
   EXPECT_NE(plain.find("\n\n[probe]\nevery = 5\n\n"), std::string::npos) << plain;
-  EXPECT_NE(full.find("\n\n[probe]\nevery = 5                       # steps between probe rows in the trace; 0: none "
-                      "[changed from 25]\n\n"),
-            std::string::npos)
+  EXPECT_NE(
+      full.find(
+          "\n\n[probe]\nevery = 5                       # steps between probe rows in the trace; 0: none "
+          "[changed from 25]\n\n"),
+      std::string::npos)
       << full;
   EXPECT_NE(full.find("\n# d_head =                      # width of a head; default: d_model / n_head\n"),
             std::string::npos)
@@ -242,7 +246,10 @@ TEST(Config, KeysAreUniqueAndExplained) {
 
 TEST(Config, DocumentationPageIsUpToDate) {
   const auto page = std::filesystem::path(__FILE__).parent_path() / "../../docs/config.md";
-  EXPECT_EQ(read_file(page), config_markdown(known_names(Components{}))) << "write config_markdown() to docs/config.md";
+  const std::string text = config_markdown(known_names(Components{}));
+  if (std::getenv("PLUMB_WRITE_DOCS")) write_file_atomic(page, text);
+  EXPECT_EQ(read_file(page), text)
+      << "run PLUMB_WRITE_DOCS=1 build/dev/plumb_tests --gtest_filter='*Document*'";
 }
 
 TEST(Config, JsonErrorsNameTheKey) {

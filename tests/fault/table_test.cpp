@@ -263,7 +263,7 @@ TEST(Faults, TheDocumentIsTheTable) {
   if (std::getenv("PLUMB_WRITE_DOCS")) std::ofstream(path) << text;
   std::ifstream file(path);
   const std::string there{std::istreambuf_iterator<char>(file), {}};
-  EXPECT_EQ(there, text) << "run PLUMB_WRITE_DOCS=1 build/ci/plumb_tests --gtest_filter=Faults.TheDocument*";
+  EXPECT_EQ(there, text) << "run PLUMB_WRITE_DOCS=1 build/dev/plumb_tests --gtest_filter='*Document*'";
 }
 
 }  // namespace
