@@ -1,20 +1,14 @@
 // Everything that is drawn at the start is drawn 10^s times as large.
 #include <cmath>
-#include "plumb/fault/fault.h"
+
+#include "plumb/fault/drawn_times.h"
 
 namespace plumb {
 namespace {
 
 template <class R>
-class InitTooLarge final : public GraphFault<R> {
- public:
-  InitTooLarge(const DecoderSpec&, double strength) : by_(std::pow(10.0, strength)) {}
-  void rule(const ParamSpec&, ParamRule& rule) const override {
-    if (rule.variance() > 0) rule.scale *= by_;
-  }
-
- private:
-  double by_;
+struct InitTooLarge final : DrawnTimes<R> {
+  InitTooLarge(const DecoderSpec&, double strength) : DrawnTimes<R>(std::pow(10.0, strength)) {}
 };
 
 }  // namespace

@@ -1,21 +1,15 @@
 // Everything that is drawn at the start is drawn 100^s times as small: below sqrt(eps) norms no longer lift
 // it.
 #include <cmath>
-#include "plumb/fault/fault.h"
+
+#include "plumb/fault/drawn_times.h"
 
 namespace plumb {
 namespace {
 
 template <class R>
-class InitTooSmall final : public GraphFault<R> {
- public:
-  InitTooSmall(const DecoderSpec&, double strength) : by_(std::pow(0.01, strength)) {}
-  void rule(const ParamSpec&, ParamRule& rule) const override {
-    if (rule.variance() > 0) rule.scale *= by_;
-  }
-
- private:
-  double by_;
+struct InitTooSmall final : DrawnTimes<R> {
+  InitTooSmall(const DecoderSpec&, double strength) : DrawnTimes<R>(std::pow(0.01, strength)) {}
 };
 
 }  // namespace
