@@ -13,7 +13,10 @@ enable_testing()
 add_executable(plumb_tests ${plumb_test_sources})
 # The tests' own code need not be fast, and a failure names its line without debug information; what they test is compiled as ever.
 # It compiles a third faster so.
-target_compile_options(plumb_tests PRIVATE -O1 $<$<NOT:$<BOOL:${PLUMB_SANITIZE}>>:-g0>)
+target_compile_options(plumb_tests PRIVATE -O1)
+if(NOT PLUMB_SANITIZE)  # whose reports name lines
+  target_compile_options(plumb_tests PRIVATE -g0)
+endif()
 target_link_libraries(plumb_tests PRIVATE
   plumb plumb_flags plumb_deps::dnnl plumb_deps::gomp plumb_deps::hwy plumb_deps::utf8proc fmt::fmt OpenSSL::Crypto
   Threads::Threads GTest::gtest_main)
