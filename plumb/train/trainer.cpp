@@ -254,7 +254,9 @@ class Trainer {
           fmt::format("train.decay = \"independent\" with train.weight_decay = {} takes {:.0f} % off every "
                       "matrix at each step; about 1e-4 is usual",
                       t_.weight_decay, 100 * t_.weight_decay));
-    if (plan_.graph().sees_future() && config_.fault.inject.empty())
+    if (spec_.flaws.mask_ahead > 0 || spec_.flaws.mask_finite)
+      s.remarks.push_back("the attention mask shows the future: each position sees tokens that it is to predict");
+    else if (plan_.graph().sees_future())
       s.remarks.push_back("the norm pools over positions: each position sees the future while training");
     return s;
   }
