@@ -96,8 +96,8 @@ void init_options(CLI::App& sub, Flags& f) {
 
 constexpr Command commands[] = {
     {"init", "Writes a commented config to start from.",
-     "plumb init > my.toml\n  plumb init tiny --out tiny.toml", "PRESET", "chapter, post, tiny, text or gpt2",
-     init_command, init_options},
+     "plumb init > my.toml\n  plumb init tiny --out tiny.toml", "PRESET",
+     "chapter, post, tiny, text, gpt2, llama, qwen3 or gemma2", init_command, init_options},
     {"train",
      "Trains a model and writes a run folder: trace, checkpoints, manifest. Several configs train side by "
      "side.",
@@ -138,6 +138,9 @@ constexpr Command commands[] = {
     {"params", "Counts parameters by part, from the built tensors.",
      "plumb params --set model.n_layer=4 --json\n  plumb params --residual concat", "CONFIG", config_help,
      params_command, params_options},
+    {"explain", "What a component is: formula, purpose, pitfalls, paper, its keys, and a worked example.",
+     "plumb explain\n  plumb explain rms\n  plumb explain position", "NAME",
+     "of a component or a family; without one, what there is", explain_command, nullptr, false},
     {"bench", "Speed beside this machine's own limits.",
      "plumb bench step\n  plumb bench probes\n  plumb bench norms\n  plumb bench step --peer "
      "'/usr/bin/python3 "

@@ -17,7 +17,8 @@ namespace plumb {
 
 struct ModelConfig {
   std::int64_t n_layer = 12, d_model = 128, n_head = 4;
-  std::optional<std::int64_t> d_head;  // d_model / n_head
+  std::optional<std::int64_t> n_kv_head;  // n_head
+  std::optional<std::int64_t> d_head;     // d_model / n_head
   std::int64_t d_ff = 256, block_size = 64;
   std::string norm = "layer";
   double norm_eps = 1e-5;
@@ -35,18 +36,35 @@ struct ModelConfig {
   std::string position = "learned";
   std::optional<bool> tied_embeddings;  // true, unless the init scheme unties
   std::string embedding_scale = "none";
+  bool embedding_norm = false;
+  std::string position_overflow = "error";
+  double logit_softcap = 0;
 };
 
 struct AttentionConfig {
   std::string kind = "mha";
   std::optional<std::string> scale;  // auto
-  bool bias = false;
-  bool output_projection = true;
+  std::string bias = "false";
+  std::string qk_norm = "none";
+  double softcap = 0;
+  std::int64_t window = 0;
+  bool qk_projection = true, value_projection = true, output_projection = true;
+};
+
+struct RopeConfig {
+  double base = 10000;
+  std::string layout = "half";
+  double fraction = 1;
+  std::string scaling = "none";
+  double factor = 4;
+  std::int64_t original_block_size = 64;
 };
 
 struct FfnConfig {
   std::string kind = "gelu";
   bool bias = true;
+  bool eight_thirds = false;
+  std::int64_t multiple_of = 32;
   std::int64_t n_expert = 8, top_k = 2;
   double balance_loss = 0.01, router_z_loss = 0.001;
 };
@@ -98,6 +116,7 @@ struct Config {
   ModelConfig model;
   AttentionConfig attention;  // [model.attention]
   FfnConfig ffn;              // [model.ffn]
+  RopeConfig rope;            // [model.rope]
   InitConfig init;
   TrainConfig train;
   DataConfig data;
@@ -141,8 +160,8 @@ void set_value(Config& config, std::string_view assignment);
 
 /// The config as TOML that parse_config reads back to the same values (places aside). `commented` adds each
 /// key's help, marks those that differ from
-/// the default, and writes keys that nobody gave as comments. `names`: what else a key may be ("model.norm" ->
-/// "batch, layer, none, rms"), known above this folder.
+/// the default, and writes keys that nobody gave as comments. `names`: what else a key may be ("model.norm"
+/// -> "batch, layer, none, rms"), known above this folder.
 std::string dump_toml(const Config& config, bool commented, const KnownNames& names = {});
 
 /// {"model": {…, "attention": {…}, "ffn": {…}}, "init": {…}, …}; unset optional keys are left out.

@@ -85,6 +85,10 @@ std::string field_text(const FieldValue& value) {
 std::string field_refusal(FieldType type, const FieldCheck& check, FieldValue& value) {
   if (type == FieldType::real)
     if (const auto* i = std::get_if<std::int64_t>(&value)) value = static_cast<double>(*i);
+  if (type == FieldType::text)  // true and false among names: bias = false | true | "qkv"
+    if (const auto* b = std::get_if<bool>(&value);
+        b && std::ranges::find(check.choices, *b ? "true" : "false") != check.choices.end())
+      value = std::string(*b ? "true" : "false");
   if (type == FieldType::list)
     if (const auto* s = std::get_if<std::string>(&value)) value = std::vector<std::string>{*s};
   if (value.index() != static_cast<std::size_t>(type))
@@ -130,7 +134,8 @@ FieldValue field_from_json(FieldType type, const Json& json, std::string_view wh
       return json.as_int(what);
     case FieldType::real:
       return json.as_double(what);
-    case FieldType::text:
+    case FieldType::text:  // a setting that was true or false before it had a third value
+      if (json.is_bool()) return std::string(json.as_bool(what) ? "true" : "false");
       return json.as_string(what);
     case FieldType::list: {
       std::vector<std::string> all;

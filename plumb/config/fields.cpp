@@ -18,6 +18,9 @@ void add_model(Rows& rows) {
   row("n_layer", &M::n_layer, between(1, 4096), "number of blocks");
   row("d_model", &M::d_model, between(1, max_size), "width of the residual stream");
   row("n_head", &M::n_head, between(1, 4096), "number of attention heads");
+  row("n_kv_head", &M::n_kv_head, between(0, 4096),
+      "heads of keys and values, a divisor of n_head; fewer: grouped queries (GQA), 1: MQA; default, and 0: "
+      "n_head");
   row("d_head", &M::d_head, between(1, max_size), "width of a head; default: d_model / n_head");
   row("d_ff", &M::d_ff, between(1, max_size), "width of the feed-forward network");
   row("block_size", &M::block_size, between(1, max_size), "tokens a sequence");
@@ -46,6 +49,12 @@ void add_model(Rows& rows) {
       "the head shares the embedding's matrix; default: true, unless init.scheme unties it");
   row("embedding_scale", &M::embedding_scale, one_of({"none", "sqrt_d", "learned"}),
       "what token embeddings are multiplied by; learned: a scalar, sqrt(d_model) at the start");
+  row("embedding_norm", &M::embedding_norm, any(),
+      "a norm of the token embeddings, before positions (BLOOM)");
+  row("position_overflow", &M::position_overflow, one_of({"error", "clamp"}),
+      "learned positions past block_size; clamp: they read the last row");
+  row("logit_softcap", &M::logit_softcap, at_least(0),
+      "c: logits become c tanh(z / c) (Gemma 2: 30); 0: off");
 }
 
 void add_attention(Rows& rows) {
@@ -58,7 +67,19 @@ void add_attention(Rows& rows) {
   row("scale", &A::scale, one_of({"auto", "sqrt", "mup", "none"}),
       "what scores are multiplied by; default: auto, 1/sqrt(d_head) except where another setting implies its "
       "own");
-  row("bias", &A::bias, any(), "q, k, v and output projections have biases");
+  row("bias", &A::bias, one_of({"false", "true", "qkv"}),
+      "q, k, v and output projections have biases; qkv: not the output projection");
+  row("qk_norm", &A::qk_norm, one_of({"none", "l2", "rms", "rms_all", "layer"}),
+      "normalises q and k before they meet: each head (l2 with a learned temperature, rms, layer) or all of "
+      "a token's heads "
+      "as one (rms_all)");
+  row("softcap", &A::softcap, at_least(0),
+      "c: scores become c tanh(s / c) before the mask (Gemma 2: 50); 0: off");
+  row("window", &A::window, between(0, max_size),
+      "keys that a query sees, itself included; 0: all before it");
+  row("qk_projection", &A::qk_projection, any(),
+      "false: queries and keys are the input itself, cut into heads");
+  row("value_projection", &A::value_projection, any(), "false: values are the input itself, cut into heads");
   row("output_projection", &A::output_projection, any(),
       "false: the heads, side by side, are what attention writes; n_head x d_head must be d_model");
 }
@@ -71,10 +92,33 @@ void add_ffn(Rows& rows) {
   using F = FfnConfig;
   row("kind", &F::kind, any(), "kind of feed-forward network");
   row("bias", &F::bias, any(), "its projections have biases");
+  row("eight_thirds", &F::eight_thirds, any(),
+      "d_ff is int(8 d_model / 3), rounded up to a multiple of multiple_of: a gated network then has the "
+      "parameters of an "
+      "ungated one with 4 d_model");
+  row("multiple_of", &F::multiple_of, between(1, max_size),
+      "eight_thirds: what d_ff is a multiple of (Llama: 256)");
   row("n_expert", &F::n_expert, between(1, 4096), "moe: number of experts");
   row("top_k", &F::top_k, between(1, 4096), "moe: experts a token");
   row("balance_loss", &F::balance_loss, at_least(0), "moe: weight of the load-balancing loss");
   row("router_z_loss", &F::router_z_loss, at_least(0), "moe: weight of the router's z-loss");
+}
+
+void add_rope(Rows& rows) {
+  const auto row = [&](std::string key, auto member, FieldCheck check, std::string help) {
+    rows.push_back(field_in<&Config::rope, Config>("model.rope", std::move(key), member, std::move(check),
+                                                   std::move(help)));
+  };
+  using P = RopeConfig;
+  row("base", &P::base, more_than(1), "pair i turns by base^(-2i/d) a position");
+  row("layout", &P::layout, one_of({"half", "interleaved"}),
+      "which columns are a pair; half: i and i + d/2 (Llama); interleaved: 2i and 2i + 1");
+  row("fraction", &P::fraction, {.low = 0, .high = 1, .low_open = true}, "share of each head that turns");
+  row("scaling", &P::scaling, one_of({"none", "linear", "ntk", "dynamic_ntk", "yarn"}),
+      "how angles are stretched for sequences longer than original_block_size");
+  row("factor", &P::factor, at_least(1), "by how much");
+  row("original_block_size", &P::original_block_size, between(1, 1e9),
+      "length that the angles were trained for");
 }
 
 void add_init(Rows& rows) {
@@ -89,7 +133,8 @@ void add_init(Rows& rows) {
   row("std", &I::std, at_least(0), "standard deviation of the schemes that take one");
   row("residual_scale", &I::residual_scale, any(),
       "gpt2: times 1/sqrt(2 n_layer) on what writes to the residual stream");
-  row("leaky_slope", &I::leaky_slope, at_least(0), "kaiming: slope of a leaky ReLU");
+  row("leaky_slope", &I::leaky_slope, at_least(0),
+      "slope of leaky_relu below 0, and what kaiming takes it to be");
   row("base_d_model", &I::base_d_model, between(1, max_size),
       "mup: the width at which it is the standard parametrisation");
   row("base_d_head", &I::base_d_head, between(0, max_size),
@@ -191,6 +236,7 @@ Rows all_rows() {
   add_model(rows);
   add_attention(rows);
   add_ffn(rows);
+  add_rope(rows);
   add_init(rows);
   add_train(rows);
   add_lr_scale(rows);

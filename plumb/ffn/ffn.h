@@ -1,5 +1,6 @@
 // Feed-forward sub-layers.
 #pragma once
+#include "plumb/kernel/activation.h"
 #include "plumb/plan/builder.h"
 #include "plumb/spec/entry.h"
 
@@ -8,7 +9,8 @@ namespace plumb {
 template <class R>
 struct Ffn {
   virtual ~Ffn() = default;
-  /// x (B, T, C) → (B, T, C). `name`: "blocks.3.ffn". Names the points ".pre", ".act" and ".out".
+  /// x (B, T, C) → (B, T, C). `name`: "blocks.3.ffn". Names the points ".pre" (what goes into the
+  /// activation), ".act" (what goes into the last linear) and ".out"; gated kinds also ".up".
   virtual Value build(Builder<R>&, Value x, const std::string& name, int layer) const = 0;
 };
 
@@ -19,20 +21,43 @@ constexpr FfnEntry ffn_entry(const Entry& e) {
 }
 std::vector<FfnEntry> ffn_table();
 
-/// An element-wise activation: y = gain act(x), and dx (+)= gain act'(x) dy.
+/// x → gain act(x) as a node, behind whatever Fixup puts before an activation, with the weight rule's
+/// constant.
 template <class R>
-struct Activation {
-  std::string_view kind;
-  void (*forward)(View<const R> x, double gain, View<R> y);
-  void (*backward)(View<const R> dy, View<const R> x, double gain, Sink<R> dx);
-};
-
-/// x → act(x) as a node, behind whatever Fixup puts before an activation and with the weight rule's constant.
-template <class R>
-Value activation(Builder<R>&, Value x, const Activation<R>&, const std::string& name);
+Value activation(Builder<R>&, Value x, Activation, const std::string& name);
 
 /// out(act(in(x))): two linears, d_ff wide in between.
 template <class R>
-Value mlp(Builder<R>&, Value x, const DecoderSpec&, const Activation<R>&, const std::string& name, int layer);
+Value mlp(Builder<R>&, Value x, const DecoderSpec&, Activation, const std::string& name, int layer);
+
+/// out(act(gate(x)) * in(x)): three linears, two of them one product.
+template <class R>
+Value gated_mlp(Builder<R>&, Value x, const DecoderSpec&, Activation, const std::string& name, int layer);
+
+/// A feed-forward kind that is `mlp` with this activation.
+template <class R, Act act>
+class Mlp final : public Ffn<R> {
+ public:
+  explicit Mlp(const DecoderSpec& s) : s_(s) {}
+  Value build(Builder<R>& b, Value x, const std::string& name, int layer) const override {
+    return mlp(b, x, s_, {.act = act, .slope = s_.init.leaky_slope}, name, layer);
+  }
+
+ private:
+  DecoderSpec s_;
+};
+
+/// A feed-forward kind that is `gated_mlp` with this activation.
+template <class R, Act act>
+class GatedMlp final : public Ffn<R> {
+ public:
+  explicit GatedMlp(const DecoderSpec& s) : s_(s) {}
+  Value build(Builder<R>& b, Value x, const std::string& name, int layer) const override {
+    return gated_mlp(b, x, s_, {.act = act}, name, layer);
+  }
+
+ private:
+  DecoderSpec s_;
+};
 
 }  // namespace plumb

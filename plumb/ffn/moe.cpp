@@ -32,7 +32,7 @@ struct MoeSizes {
 template <class R>
 class MoeOp final : public Op<R> {
  public:
-  MoeOp(const MoeSizes& s, double gain) : s_(s), gain_(gain) {}
+  MoeOp(const MoeSizes& s, double gain) : s_(s), act_{.act = Act::gelu, .gain = gain} {}
   OpInfo info() const override { return {.kind = "moe"}; }
 
   std::size_t prepare(const Run<R>& r, ProductCache<R>& cache) override {
@@ -74,7 +74,7 @@ class MoeOp final : public Op<R> {
     each_tile(View<const R>(index), t, [&](std::int64_t e, std::int64_t, std::span<const Pair> pairs) {
       gather(pairs, s_.c, t.x, [&](Pair p) { return x.row(p.row); });
       in_->run(t.x, w_in(r, e).data, b_in(r, e), t.h, t.products);
-      gelu_forward<R>(t.view(t.h, s_.f), gain_, t.view(t.act, s_.f));
+      activation_forward<R>(act_, t.view(t.h, s_.f), t.view(t.act, s_.f));
       out_->run(t.act, w_out(r, e).data, b_out(r, e), t.y, t.products);
       for (std::size_t i = 0; i < pairs.size(); ++i) {
         const auto [row, choice] = pairs[i];
@@ -97,7 +97,7 @@ class MoeOp final : public Op<R> {
     each_tile(index, t, [&](std::int64_t e, std::int64_t nth, std::span<const Pair> pairs) {
       gather(pairs, s_.f, t.h, [&](Pair p) { return h.row(p.row) + p.choice * s_.f; });
       gather(pairs, s_.c, t.y, [&](Pair p) { return dy.row(p.row); });
-      gelu_forward<R>(t.view(t.h, s_.f), gain_, t.view(t.act, s_.f));
+      activation_forward<R>(act_, t.view(t.h, s_.f), t.view(t.act, s_.f));
       u_->run(t.y, w_out(r, e).data, nullptr, t.u, t.products);
       const R* bias = b_out(r, e);
       for (std::size_t i = 0; i < pairs.size(); ++i) {
@@ -115,7 +115,7 @@ class MoeOp final : public Op<R> {
         for (std::int64_t j = 0; j < s_.c; ++j) g[j] *= w;
       }
       const View<R> dh = t.view(t.u, s_.f);
-      gelu_backward<R>(dh, t.view(t.h, s_.f), gain_, {t.view(t.dh, s_.f), true});
+      activation_backward<R>(act_, dh, t.view(t.h, s_.f), {t.view(t.dh, s_.f), true});
       add_to(dw_out_, r.din(slot(e, 1)), nth, t.y, t.act, t);
       if (dx || r.din(slot(e, 0))) gather(pairs, s_.c, t.x, [&](Pair p) { return x.row(p.row); });
       add_to(dw_in_, r.din(slot(e, 0)), nth, t.dh, t.x, t);
@@ -211,7 +211,7 @@ class MoeOp final : public Op<R> {
   }
 
   MoeSizes s_;
-  double gain_;
+  Activation act_;
   std::size_t product_scratch_ = 0;
   const Product<R>*in_ = nullptr, *out_ = nullptr, *u_ = nullptr, *dx_ = nullptr;
   const Product<R>*dw_out_[2] = {}, *dw_in_[2] = {};
@@ -272,6 +272,7 @@ std::string moe_refuses(const DecoderSpec& s) {
 namespace entries::ffn {
 extern constexpr FfnEntry moe = ffn_entry<Moe>({
     .name = "moe",
+    .purpose = "More parameters at the same work a token: each token goes to few of many experts.",
     .formula = "y = sum over the top k experts of w_e out_e(gelu(in_e(x))), w = softmax of the router over "
                "the chosen",
     .paper = "Shazeer et al. 2017, arXiv 1701.06538; Fedus et al. 2021, arXiv 2101.03961; Jiang et al. 2024, "

@@ -74,6 +74,8 @@ std::string fixup_refuses(const DecoderSpec& s) {
 namespace entries::init {
 extern constexpr InitEntry fixup = init_entry<Fixup>({
     .name = "fixup",
+    .purpose = "Deep residual stacks without norms: branches start at zero, the rest is scaled down by "
+               "depth.",
     .formula =
         "last matrix of a branch and head 0; others He(fan_out) (2 n_layer)^(-1/2); scalar shifts and gains",
     .paper = "Zhang, Dauphin, Ma 2019, arXiv 1901.09321",

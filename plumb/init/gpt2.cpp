@@ -29,6 +29,7 @@ class Gpt2 final : public Init<R> {
 namespace entries::init {
 extern constexpr InitEntry gpt2 = init_entry<Gpt2>({
     .name = "gpt2",
+    .purpose = "The usual start of a Pre-LN decoder: small, and smaller where it writes to the stream.",
     .formula = "W ~ N(0, std^2); x 1/sqrt(2 n_layer) on attention output and second FFN matrix; biases 0",
     .paper = "Radford et al. 2019 (GPT-2), section 2.3",
     .pitfalls = "Chosen by role; code that matched a suffix of the name has silently scaled nothing.",

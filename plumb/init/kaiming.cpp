@@ -35,6 +35,7 @@ class Kaiming final : public Init<R> {
 namespace entries::init {
 extern constexpr InitEntry kaiming = init_entry<Kaiming>({
     .name = "kaiming",
+    .purpose = "The second moment kept through layers of rectifiers.",
     .formula = "Var W = gain^2 / fan_in, gain sqrt 2 on the feed-forward matrices (tanh 5/3, leaky sqrt(2 / "
                "(1 + a^2))), 1 on "
                "attention's; embeddings N(0, std^2); biases 0",

@@ -27,6 +27,7 @@ class LeCun final : public Init<R> {
 namespace entries::init {
 extern constexpr InitEntry lecun = init_entry<LeCun>({
     .name = "lecun",
+    .purpose = "The variance kept through linear layers.",
     .formula = "Var W = 1 / fan_in; embeddings N(0, std^2); biases 0",
     .paper = "LeCun et al. 1998, Efficient BackProp, section 4.6",
     .pitfalls = "It is not PyTorch's default for Linear, whose variance is 1 / (3 fan_in).",

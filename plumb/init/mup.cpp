@@ -67,6 +67,7 @@ std::string mup_refuses(const DecoderSpec& s) {
 namespace entries::init {
 extern constexpr InitEntry mup = init_entry<Mup>({
     .name = "mup",
+    .purpose = "One learning rate for every width: tune a narrow model, train a wide one.",
     .formula = "m = d_model / base_d_model; hidden matrices N(0, std^2 / m), Adam's lr / m; embeddings and "
                "readout N(0, std^2), "
                "logits / m; scores times sqrt(base d_head) / d_head",

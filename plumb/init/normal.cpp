@@ -22,6 +22,7 @@ class Normal final : public Init<R> {
 namespace entries::init {
 extern constexpr InitEntry normal = init_entry<Normal>({
     .name = "normal",
+    .purpose = "One standard deviation for all: the plain start that the others are compared with.",
     .formula = "W ~ N(0, std^2), biases 0",
     .paper = "Radford et al. 2018 (GPT), section 4.1",
     .pitfalls = "Writes to the stream add up with depth; gpt2 scales them.",

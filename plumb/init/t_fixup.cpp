@@ -44,6 +44,7 @@ std::string t_fixup_refuses(const DecoderSpec& s) {
 namespace entries::init {
 extern constexpr InitEntry t_fixup = init_entry<TFixup>({
     .name = "t_fixup",
+    .purpose = "Transformers without norms and without warm-up.",
     .formula = "Xavier; times (9 n_layer)^(-1/4) on v, attention output and FFN; embeddings std d^(-1/2) (9 "
                "n_layer)^(-1/4)",
     .paper = "Huang, Perez, Ba, Volkovs 2020 (ICML), section 3.2",

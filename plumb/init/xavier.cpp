@@ -27,6 +27,7 @@ class Xavier final : public Init<R> {
 namespace entries::init {
 extern constexpr InitEntry xavier = init_entry<Xavier>({
     .name = "xavier",
+    .purpose = "A compromise between keeping variance forward and backward; deepnorm's base.",
     .formula = "Var W = 2 / (fan_in + fan_out); embeddings N(0, std^2); biases 0",
     .paper = "Glorot & Bengio 2010, eq. 12",
     .pitfalls = "Made for tanh and linear layers: with ReLU each layer halves the second moment.",

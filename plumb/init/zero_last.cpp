@@ -31,6 +31,7 @@ std::string zero_last_refuses(const DecoderSpec& s) {
 namespace entries::init {
 extern constexpr InitEntry zero_last = init_entry<ZeroLast>({
     .name = "zero_last",
+    .purpose = "Blocks that begin as the identity: what writes to the stream starts at zero.",
     .formula = "attention output and last FFN matrix 0, all others N(0, std^2); biases 0",
     .paper = "Goyal et al. 2017, arXiv 1706.02677, section 5.1",
     .pitfalls = "At the first step only the zero matrices (and the ends of the model) get a gradient.",

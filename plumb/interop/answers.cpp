@@ -312,9 +312,9 @@ Answer position_of(Subject& s) {
 
 Answer attention_of(const Subject& s) {
   if (s.spec)
-    return {s.spec->n_kv_head == s.spec->n_head ? "mha"
-            : s.spec->n_kv_head == 1            ? "mqa"
-                                                : "gqa",
+    return {s.spec->kv_heads() == s.spec->n_head ? "mha"
+            : s.spec->kv_heads() == 1            ? "mqa"
+                                                 : "gqa",
             "the spec in the checkpoint's metadata says so"};
   if (const SourceTensor* t = s.map.find(Part::latent))
     return {"unknown", fmt::format("{} is of multi-head latent attention: keys and values are made from one "

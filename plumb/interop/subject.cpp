@@ -141,7 +141,7 @@ Subject::Subject(const CheckpointSource& from) : source(from), map(map_tensors(f
   complete = has_tensors && !source.is_shard;
   name_architecture(*this);
   if (spec) {
-    n_layer = spec->n_layer, d_model = spec->d_model, n_head = spec->n_head, n_kv_head = spec->n_kv_head;
+    n_layer = spec->n_layer, d_model = spec->d_model, n_head = spec->n_head, n_kv_head = spec->kv_heads();
     d_head = spec->d_head, d_ff = spec->d_ff, vocab_size = spec->vocab_size, block_size = spec->block_size;
     return;
   }

@@ -6,9 +6,12 @@
 //   = O / l backward  P = exp(S - lse), dS = P (dO V^T - delta), delta = sum dO O;
 //             dV = P^T dO, dK = scale dS^T Q, dQ = dS (scale K)
 //
+// With a window the tiles before it are left out. With a cap c, S = c tanh(S / c) before the bias, and dS
+// goes on times 1 - (S / c)^2.
+//
 // A block of rows computes only the columns up to its last row; what is masked inside it is replaced by p =
 // 0, ds = 0. A product 0 * NaN would still carry a NaN from an invisible position into an earlier row: where
-// an input of a product is not finite, the tile on the diagonal runs with blocks of one row, which see
+// an input of a product is not finite, tiles that hold masked scores run with blocks of one row, which see
 // nothing masked (and give the same bits).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "plumb/kernel/attention_simd.cpp"
@@ -19,73 +22,15 @@
 #include <limits>
 
 #include "hwy/contrib/math/math-inl.h"
-#include "plumb/kernel/attention.h"
+#include "plumb/kernel/attention_tiles.h"
 #include "plumb/kernel/tile_product-inl.h"
-
-#ifndef PLUMB_KERNEL_ATTENTION_SIMD_ONCE_
-#define PLUMB_KERNEL_ATTENTION_SIMD_ONCE_
-namespace plumb {
-namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr std::size_t kTile = 64;         // queries and keys of a tile
-constexpr std::size_t kMaxBlockRows = 8;  // at least kBlockRows
-
-constexpr std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
-
-/// Sizes of one call, and the scratch of forward and backward laid out. All in floats, all multiples of 16.
-struct Layout {
-  std::size_t block, head, padded, tiles;  // T, D, D in whole vectors, tiles of a sequence
-
-  explicit Layout(const AttentionShape& a)
-      : block(std::size_t(a.block)),
-        head(std::size_t(a.d_head)),
-        padded(round_up(head, 16)),
-        tiles((block + kTile - 1) / kTile) {}
-
-  std::size_t keys() const { return head * kTile; }      // a tile of keys or values, transposed
-  std::size_t values() const { return kTile * padded; }  // a tile of rows
-
-  std::size_t forward() const { return tiles * (keys() + values()) + kMaxBlockRows * kTile + 3 * kTile; }
-  std::size_t backward() const { return 2 * keys() + 3 * values() + 2 * kTile * kTile + 2 * kTile; }
-};
-
-float* align(float* p) {
-  return reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(p) + 63) / 64 * 64);
-}
-
-/// Everything one call of attention_forward was given.
-struct ForwardCall {
-  AttentionShape a;
-  View<const float> q, k, v;
-  const ScoreBias<float>* bias;
-  View<const float> table;
-  View<float> o, lse, entropy, max_logit;
-};
-
-struct BackwardCall {
-  AttentionShape a;
-  View<const float> q, k, v;
-  const ScoreBias<float>* bias;
-  View<const float> table, o, lse, d_o;
-  Sink<float> dq, dk, dv;
-  View<float> d_table;
-};
-
-/// Rows `first` … of a sequence's tile, columns of one head.
-template <class R>
-View<R> tile_of(View<R> x, std::size_t first, std::size_t rows, std::size_t col, std::size_t cols) {
-  return x.slice(std::int64_t(first), std::int64_t(rows)).columns(std::int64_t(col), std::int64_t(cols));
-}
-
-}  // namespace
-}  // namespace plumb
-#endif  // once
 
 HWY_BEFORE_NAMESPACE();
 namespace plumb {
 namespace HWY_NAMESPACE {
 namespace {
+
+using namespace tiles;
 
 static_assert(kBlockRows <= kMaxBlockRows);
 
@@ -94,9 +39,9 @@ struct RowState {
   float *m, *l, *w;
 };
 
-/// Puts `value` where row i + r of a diagonal tile (n rows from i, `vecs` vectors) must not look: columns
-/// beyond i + r.
-HWY_INLINE void Mask(float* s, std::size_t i, std::size_t n, std::size_t vecs, float value) {
+/// Puts `value` where row i + r (n rows from i, `vecs` vectors) must not look: columns beyond i + r of a
+/// diagonal tile.
+HWY_INLINE void MaskAbove(float* s, std::size_t i, std::size_t n, std::size_t vecs, float value) {
   const Floats d;
   const std::size_t lanes = hn::Lanes(d);
   for (std::size_t v = i / lanes; v < vecs; ++v, s += lanes) {
@@ -106,6 +51,12 @@ HWY_INLINE void Mask(float* s, std::size_t i, std::size_t n, std::size_t vecs, f
     for (std::size_t r = 0; r < n; ++r, p += kTile, row = hn::Add(row, hn::Set(d, 1.0f)))
       hn::StoreU(hn::IfThenElse(hn::Le(column, row), hn::LoadU(d, p), hn::Set(d, value)), d, p);
   }
+}
+
+/// Puts `value` where rows i … i + n - 1 of a tile must not look.
+HWY_INLINE void Mask(float* s, const TileAt& t, std::size_t i, std::size_t n, std::size_t vecs, float value) {
+  if (t.diagonal()) MaskAbove(s, i, n, vecs, value);
+  for (std::size_t r = 0; r < n && t.window > 0; ++r) std::fill_n(s + r * kTile, t.from(i + r), value);
 }
 
 HWY_INLINE float RowMax(const float* s, std::size_t vecs) {
@@ -201,22 +152,27 @@ void FinishTile(const ForwardCall& c, std::size_t first, std::size_t rows, std::
   }
 }
 
-/// One tile of queries against one tile of keys.
-struct TileAt {
-  std::size_t head, query, key;  // head, first positions inside the sequence
-  std::size_t rows, cols;        // queries, keys
-  bool diagonal() const { return query == key; }
-  /// Columns that rows … last - 1 see.
-  std::size_t visible(std::size_t last) const { return diagonal() ? std::min(last, cols) : cols; }
-};
+/// s <- c tanh(s / c) on n rows of `vecs` vectors; its slope beside it when `slope`.
+HWY_INLINE void Cap(float cap, float* s, std::size_t n, std::size_t vecs, float* slope) {
+  const Floats d;
+  const std::size_t lanes = hn::Lanes(d);
+  for (std::size_t r = 0; r < n; ++r)
+    for (std::size_t at = r * kTile; at < r * kTile + vecs * lanes; at += lanes) {
+      const auto z = hn::Mul(hn::LoadU(d, s + at), hn::Set(d, 1.0f / cap));
+      const auto t = hn::IfThenElse(hn::IsNaN(z), z, hn::Tanh(d, z));
+      hn::StoreU(hn::Mul(t, hn::Set(d, cap)), d, s + at);
+      if (slope) hn::StoreU(hn::NegMulAdd(t, t, hn::Set(d, 1.0f)), d, slope + at);
+    }
+}
 
-/// Scores of block rows i … i + n of the tile into s: scale q.k, then the bias.
-HWY_INLINE void Scores(const AttentionShape& a, TileAt t, std::size_t i, std::size_t n, const float* q,
+/// Scores of block rows i … i + n of the tile into s: scale q.k, capped, then the bias.
+HWY_INLINE void Scores(const AttentionShape& a, const TileAt& t, std::size_t i, std::size_t n, const float* q,
                        std::size_t q_stride, const float* keys, const ScoreBias<float>* bias,
-                       View<const float> table, float* s) {
-  const std::size_t lanes = hn::Lanes(Floats()), cols = t.visible(i + n);
-  Product(n, round_up(cols, lanes), Size(a.d_head), Left<false>{q + i * q_stride, q_stride}, keys, kTile,
+                       View<const float> table, float* s, float* slope) {
+  const std::size_t lanes = hn::Lanes(Floats()), cols = t.visible(i + n), vecs = (cols + lanes - 1) / lanes;
+  Product(n, vecs * lanes, Size(a.d_head), Left<false>{q + i * q_stride, q_stride}, keys, kTile,
           Result{s, kTile});
+  if (a.softcap > 0) Cap(float(a.softcap), s, n, vecs, slope);
   if (bias)
     bias->add({s, std::int64_t(n), std::int64_t(cols), std::int64_t(kTile)}, int(t.head),
               std::int64_t(t.query + i), std::int64_t(t.key), table);
@@ -232,24 +188,26 @@ HWY_INLINE void ScaleRow(float* row, std::size_t n, float by) {
 
 /// Adds one tile of keys to a tile of queries: to o, not yet divided by l unless these are the last keys, and
 /// the state.
-void ForwardTile(const ForwardCall& c, TileAt t, View<const float> q, const float* keys, const float* values,
-                 std::size_t padded, bool one_by_one, float* s, View<float> o, RowState state) {
+void ForwardTile(const ForwardCall& c, const TileAt& t, View<const float> q, const float* keys,
+                 const float* values, std::size_t padded, bool one_by_one, float* s, View<float> o,
+                 RowState state) {
   const std::size_t lanes = hn::Lanes(Floats()), head = Size(c.a.d_head);
-  const bool first = t.key == 0, last = t.diagonal();
-  const std::size_t step = one_by_one && last ? 1 : kBlockRows;
+  const bool first = t.first(), last = t.diagonal();
+  const std::size_t step = one_by_one && t.masked() ? 1 : kBlockRows;
   for (std::size_t i = 0; i < t.rows; i += step) {
     const std::size_t n = std::min(step, t.rows - i), cols = t.visible(i + n);
     const std::size_t vecs = (cols + lanes - 1) / lanes;
-    Scores(c.a, t, i, n, q.data, Size(q.stride), keys, c.bias, c.table, s);
-    if (t.diagonal()) Mask(s, i, n, vecs, -kInf);
+    Scores(c.a, t, i, n, q.data, Size(q.stride), keys, c.bias, c.table, s, nullptr);
+    Mask(s, t, i, n, vecs, -kInf);
     float keep[kBlockRows], factor[kBlockRows];
     SoftmaxRows(s, n, vecs, first, bool(c.entropy), state, i, keep);
     for (std::size_t r = 0; r < n; ++r) factor[r] = last ? 1.0f / state.l[i + r] : 1.0f;
     float* out = o.row(std::int64_t(i));
     for (std::size_t r = 0; r < n && !first; ++r)
       ScaleRow(out + std::int64_t(r) * o.stride, head, keep[r] * factor[r]);
-    Product(n, head, cols, Left<false>{s, kTile}, values, padded,
-            Result{out, Size(o.stride), !first, last ? factor : nullptr});
+    const std::size_t from = t.from(i);
+    Product(n, head, std::max(cols, from) - from, Left<false>{s + from, kTile}, values + from * padded,
+            padded, Result{out, Size(o.stride), !first, last ? factor : nullptr});
   }
 }
 
@@ -260,7 +218,7 @@ void AttentionForward(const ForwardCall& c, float* scratch) {
   float* s = values + at.tiles * at.values();
   float* rows_of = s + kMaxBlockRows * kTile;
   const RowState state{rows_of, rows_of + kTile, rows_of + 2 * kTile};
-  const std::size_t group = Size(c.a.n_head / c.a.n_kv_head);
+  const std::size_t group = Size(c.a.n_head / c.a.n_kv_head), window = Size(c.a.window);
   for (std::size_t n = 0; n < Size(c.a.n_seq); ++n)
     for (std::size_t kv = 0; kv < Size(c.a.n_kv_head); ++kv) {
       bool finite = true;
@@ -276,8 +234,8 @@ void AttentionForward(const ForwardCall& c, float* scratch) {
           const std::size_t rows = std::min(kTile, at.block - i);
           const View<const float> q = tile_of(c.q, n * at.block + i, rows, h * at.head, at.head);
           const View<float> o = tile_of(c.o, n * at.block + i, rows, h * at.head, at.head);
-          for (std::size_t j = 0; j <= i; j += kTile)
-            ForwardTile(c, TileAt{h, i, j, rows, std::min(kTile, at.block - j)}, q,
+          for (std::size_t j = TileAt::first_tile(i, window); j <= i; j += kTile)
+            ForwardTile(c, TileAt{h, i, j, rows, std::min(kTile, at.block - j), window}, q,
                         keys + j / kTile * at.keys(), values + j / kTile * at.values(), at.padded, !finite, s,
                         o, state);
           FinishTile(c, n * at.block + i, rows, h, state);
@@ -290,6 +248,7 @@ struct BackwardScratch {
   float *keys_t, *values_t, *keys;  // K scaled and transposed, V transposed, K scaled
   float *q, *d_o;                   // rows
   float *p, *ds;                    // (kTile, kTile)
+  float* slope;                     // of the cap, a block of rows
   float *delta, *lse;               // a value a query
 
   BackwardScratch(const Layout& at, float* scratch) {
@@ -300,7 +259,8 @@ struct BackwardScratch {
     d_o = q + at.values();
     p = d_o + at.values();
     ds = p + kTile * kTile;
-    delta = ds + kTile * kTile;
+    slope = ds + kTile * kTile;
+    delta = slope + kMaxBlockRows * kTile;
     lse = delta + kTile;
   }
 };
@@ -352,18 +312,29 @@ HWY_INLINE Result Into(Sink<float> tile, std::size_t i, bool first, const float*
   return {tile.v.row(std::int64_t(i)), Size(tile.v.stride), !(tile.overwrite && first), factor};
 }
 
+/// a <- a b where b is a slope: n rows of `vecs` vectors. What is 0 stays 0.
+HWY_INLINE void MultiplyRows(float* a, const float* b, std::size_t n, std::size_t vecs) {
+  const Floats d;
+  const std::size_t lanes = hn::Lanes(d);
+  for (std::size_t r = 0; r < n; ++r)
+    for (std::size_t at = r * kTile; at < r * kTile + vecs * lanes; at += lanes) {
+      const auto x = hn::LoadU(d, a + at);
+      hn::StoreU(hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), hn::Mul(x, hn::LoadU(d, b + at))), d, a + at);
+    }
+}
+
 /// p, ds and dq of a tile of queries against a tile of keys.
-HWY_INLINE void BackwardScores(const BackwardCall& c, const Layout& at, TileAt t, std::size_t step,
+HWY_INLINE void BackwardScores(const BackwardCall& c, const Layout& at, const TileAt& t, std::size_t step,
                                Sink<float> dq, const BackwardScratch& w) {
   const std::size_t lanes = hn::Lanes(Floats()), padded = at.padded;
   for (std::size_t i = 0; i < t.rows; i += step) {
     const std::size_t n = std::min(step, t.rows - i), cols = t.visible(i + n);
     const std::size_t vecs = (cols + lanes - 1) / lanes;
     float *p = w.p + i * kTile, *ds = w.ds + i * kTile;
-    Scores(c.a, t, i, n, w.q, padded, w.keys_t, c.bias, c.table, p);
+    Scores(c.a, t, i, n, w.q, padded, w.keys_t, c.bias, c.table, p, w.slope);
     Product(n, vecs * lanes, at.head, Left<false>{w.d_o + i * padded, padded}, w.values_t, kTile,
             Result{ds, kTile});
-    if (t.diagonal()) Mask(p, i, n, vecs, -kInf), Mask(ds, i, n, vecs, 0);
+    Mask(p, t, i, n, vecs, -kInf), Mask(ds, t, i, n, vecs, 0);
     std::size_t r = 0;
     for (; r + 3 <= n; r += 3)
       ScoreGradRows<3>(p + r * kTile, ds + r * kTile, vecs, w.lse + i + r, w.delta + i + r);
@@ -371,17 +342,23 @@ HWY_INLINE void BackwardScores(const BackwardCall& c, const Layout& at, TileAt t
     if (c.bias && c.d_table)
       c.bias->grad({ds, std::int64_t(n), std::int64_t(cols), std::int64_t(kTile)}, int(t.head),
                    std::int64_t(t.query + i), std::int64_t(t.key), c.d_table);
-    if (dq) Product(n, at.head, cols, Left<false>{ds, kTile}, w.keys, padded, Into(dq, i, t.key == 0));
+    if (c.a.softcap > 0) MultiplyRows(ds, w.slope, n, vecs);
+    const std::size_t from = t.from(i);
+    if (dq)
+      Product(n, at.head, std::max(cols, from) - from, Left<false>{ds + from, kTile}, w.keys + from * padded,
+              padded, Into(dq, i, t.first()));
   }
 }
 
-/// The tile's part of dk and dv. Rows of p above the diagonal block are 0: each block of keys starts there.
-HWY_INLINE void BackwardKeys(const BackwardCall& c, const Layout& at, TileAt t, std::size_t step, bool first,
-                             Sink<float> dk, Sink<float> dv, const BackwardScratch& w) {
+/// The tile's part of dk and dv. Rows of p above the diagonal block and beyond the window are 0: each block
+/// of keys starts and ends there.
+HWY_INLINE void BackwardKeys(const BackwardCall& c, const Layout& at, const TileAt& t, std::size_t step,
+                             bool first, Sink<float> dk, Sink<float> dv, const BackwardScratch& w) {
   float scale[kBlockRows];
   std::fill(scale, scale + kBlockRows, float(c.a.scale));
   for (std::size_t j = 0; j < t.cols; j += step) {
-    const std::size_t n = std::min(step, t.cols - j), i = t.diagonal() ? j : 0, depth = t.rows - i;
+    const std::size_t n = std::min(step, t.cols - j), i = t.diagonal() ? j : 0;
+    const std::size_t depth = std::max(t.upto(j + n - 1), i) - i;
     const std::size_t corner = i * kTile + j, from = i * at.padded;
     if (dv)
       Product(n, at.head, depth, Left<true>{w.p + corner, kTile}, w.d_o + from, at.padded,
@@ -401,7 +378,7 @@ HWY_INLINE Sink<float> TileOf(Sink<float> s, std::size_t first, std::size_t rows
 void BackwardColumn(const BackwardCall& c, const Layout& at, std::size_t sequence, std::size_t kv,
                     std::size_t key, const BackwardScratch& w) {
   const std::size_t cols = std::min(kTile, at.block - key), col = kv * at.head;
-  const std::size_t group = Size(c.a.n_head / c.a.n_kv_head);
+  const std::size_t group = Size(c.a.n_head / c.a.n_kv_head), window = Size(c.a.window);
   const View<const float> k = tile_of(c.k, sequence + key, cols, col, at.head);
   const View<const float> v = tile_of(c.v, sequence + key, cols, col, at.head);
   PackTransposed(k, float(c.a.scale), w.keys_t, kTile, round_up(cols, 16));
@@ -411,10 +388,11 @@ void BackwardColumn(const BackwardCall& c, const Layout& at, std::size_t sequenc
   const Sink<float> dv = TileOf(c.dv, sequence + key, cols, col, at.head);
   bool first = true;
   for (std::size_t h = kv * group; h < (kv + 1) * group; ++h)
-    for (std::size_t i = key; i < at.block; i += kTile, first = false) {
-      const TileAt t{h, i, key, std::min(kTile, at.block - i), cols};
+    for (std::size_t i = key; i < at.block && TileAt::first_tile(i, window) <= key;
+         i += kTile, first = false) {
+      const TileAt t{h, i, key, std::min(kTile, at.block - i), cols, window};
       const bool all_finite = PackQueries(c, at, sequence + i, t.rows, h, w) && finite;
-      const std::size_t step = t.diagonal() && !all_finite ? 1 : kBlockRows;
+      const std::size_t step = t.masked() && !all_finite ? 1 : kBlockRows;
       BackwardScores(c, at, t, step, TileOf(c.dq, sequence + i, t.rows, h * at.head, at.head), w);
       BackwardKeys(c, at, t, step, first, dk, dv, w);
     }
@@ -436,13 +414,14 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace plumb {
 namespace {
+using namespace tiles;
 HWY_EXPORT(AttentionForward);
 HWY_EXPORT(AttentionBackward);
 }  // namespace
 
 template <class R>
 std::size_t attention_scratch(const AttentionShape& a) {
-  const std::size_t plain = 2 * std::size_t(a.block);
+  const std::size_t plain = 3 * std::size_t(a.block);
   if constexpr (sizeof(R) == sizeof(double)) return plain;
   const Layout at(a);
   return std::max({plain, at.forward() + 16, at.backward() + 16});

@@ -103,12 +103,12 @@ double normalised_entropy(double entropy, std::int64_t visible) {
 }
 
 template <class R>
-Mean normalised_entropy(View<const R> entropy, std::int64_t block) {
+Mean normalised_entropy(View<const R> entropy, std::int64_t block, std::int64_t window) {
   if (block <= 0 || entropy.rows % block != 0)
     fail("[normalised_entropy] {} rows are not whole sequences of {}", entropy.rows, block);
   Mean mean;
   for (std::int64_t i = 0; i < entropy.rows; ++i) {
-    const std::int64_t visible = i % block + 1;
+    const std::int64_t all = i % block + 1, visible = window > 0 ? std::min(window, all) : all;
     if (visible < 2) continue;
     for (std::int64_t h = 0; h < entropy.cols; ++h)
       mean.add(normalised_entropy(static_cast<double>(entropy.row(i)[h]), visible));
@@ -151,11 +151,11 @@ double key_cosine_max(View<const R> keys, std::span<double> scratch) {
   return largest;
 }
 
-#define PLUMB_INSTANTIATE(R)                                         \
-  template Moments moments(View<const R>);                           \
-  template Mean plain::adjacent_kl(View<const R>);                   \
-  template Mean normalised_entropy(View<const R>, std::int64_t);     \
-  template double key_cosine_mean(View<const R>, std::span<double>); \
+#define PLUMB_INSTANTIATE(R)                                                   \
+  template Moments moments(View<const R>);                                     \
+  template Mean plain::adjacent_kl(View<const R>);                             \
+  template Mean normalised_entropy(View<const R>, std::int64_t, std::int64_t); \
+  template double key_cosine_mean(View<const R>, std::span<double>);           \
   template double key_cosine_max(View<const R>, std::span<double>);
 PLUMB_INSTANTIATE(float)
 PLUMB_INSTANTIATE(double)

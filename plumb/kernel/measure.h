@@ -45,9 +45,10 @@ Mean adjacent_kl(View<const R> logits);
 double normalised_entropy(double entropy, std::int64_t visible);
 
 /// Σ and number of normalised entropies of `entropy` (n_seq·block, H), as causal attention gives them: the
-/// row at position t sees t + 1 keys; rows at position 0 see one and are left out. One head: pass its column.
+/// row at position t sees t + 1 keys, at most `window` unless that is 0; rows that see one are left out. One
+/// head: pass its column.
 template <class R>
-Mean normalised_entropy(View<const R> entropy, std::int64_t block);
+Mean normalised_entropy(View<const R> entropy, std::int64_t block, std::int64_t window = 0);
 
 /// Mean cosine of two different rows of `keys` (n, d): (‖Σ k̂‖² - Σ ‖k̂‖²) / (n(n-1)). A zero row has cosine 0
 /// with every other. NaN for fewer than two rows. `scratch`: at least d.

@@ -1,11 +1,13 @@
 // Plain twin of causal attention, one query row at a time (the formula: kernel/attention.h). Sums in double,
 // scores and gradients stored in R.
 //
-//   s_j = scale q.k_j + bias_j, j <= i      lse = log sum exp s      p_j = exp(s_j - lse)      o = sum p_j
-//   v_j dv_j += p_j do      ds_j = p_j (do.v_j - do.o)      dq = scale sum ds_j k_j      dk_j += scale ds_j q
+//   s_j = cap(scale q.k_j) + bias_j, i - W < j <= i      lse = log sum exp s      p_j = exp(s_j - lse)      o
+//   = sum p_j v_j dv_j += p_j do      ds_j = p_j (do.v_j - do.o)      dq = scale sum ds_j k_j      dk_j +=
+//   scale ds_j q
 //
 // o, lse, entropy and max_logit overwrite. dq, dk, dv: cleared first where their sink overwrites, then added
-// to; d_table adds. Scratch: 2 T (scores and their gradient of one row).
+// to; d_table adds. With a cap c: cap(z) = c tanh(z / c), and ds_j goes on times 1 - (cap / c)^2. Scratch: 3
+// T (of one row the scores, their gradient, the cap's slope).
 #include <cmath>
 #include <limits>
 
@@ -37,12 +39,21 @@ void for_each_query(const AttentionShape& a, F f) {
         f(n * a.block + i, n * a.block, i, h, h * a.d_head, h / (a.n_head / a.n_kv_head) * a.d_head);
 }
 
-/// Scores of one query against keys 0 … i into s.
+/// Scores of one query against the keys that it sees into s[j], and the cap's slope beside them when `slope`.
 template <class R>
 void scores(const AttentionShape& a, const R* q, View<const R> k, std::int64_t first, std::int64_t i,
-            std::int64_t h, std::int64_t kv, const ScoreBias<R>* bias, View<const R> table, R* s) {
-  for (std::int64_t j = 0; j <= i; ++j) s[j] = R(a.scale * dot(q, k.row(first + j) + kv, a.d_head));
-  if (bias) bias->add({s, 1, i + 1, i + 1}, int(h), i, 0, table);
+            std::int64_t h, std::int64_t kv, const ScoreBias<R>* bias, View<const R> table, R* s, R* slope) {
+  const std::int64_t from = a.first_key(i), n = i + 1 - from;
+  for (std::int64_t j = from; j <= i; ++j) {
+    double z = a.scale * dot(q, k.row(first + j) + kv, a.d_head);
+    if (a.softcap > 0) {
+      const double t = std::tanh(z / a.softcap);
+      z = a.softcap * t;
+      if (slope) slope[j] = R(1 - t * t);
+    }
+    s[j] = R(z);
+  }
+  if (bias) bias->add({s + from, 1, n, n}, int(h), i, from, table);
 }
 
 }  // namespace
@@ -53,19 +64,20 @@ void attention_forward(const AttentionShape& a, View<const R> q, View<const R> k
                        View<R> max_logit, R* s) {
   for_each_query(a, [&](std::int64_t row, std::int64_t first, std::int64_t i, std::int64_t h,
                         std::int64_t col, std::int64_t kv) {
-    scores(a, q.row(row) + col, k, first, i, h, kv, bias, table, s);
+    const std::int64_t from = a.first_key(i);
+    scores<R>(a, q.row(row) + col, k, first, i, h, kv, bias, table, s, nullptr);
     double top = -std::numeric_limits<double>::infinity(), z = 0, ps = 0;
-    for (std::int64_t j = 0; j <= i; ++j)
+    for (std::int64_t j = from; j <= i; ++j)
       if (double(s[j]) > top || std::isnan(s[j])) top = double(s[j]);
     const double shift = top == -std::numeric_limits<double>::infinity() ? 0 : top;
-    for (std::int64_t j = 0; j <= i; ++j) {
+    for (std::int64_t j = from; j <= i; ++j) {
       const double e = std::exp(double(s[j]) - shift);
       z += e;
       if (e != 0) ps += e * (double(s[j]) - shift);
     }
     for (std::int64_t c = 0; c < a.d_head; ++c) {
       double total = 0;
-      for (std::int64_t j = 0; j <= i; ++j)
+      for (std::int64_t j = from; j <= i; ++j)
         total += std::exp(double(s[j]) - shift) / z * double(v.row(first + j)[kv + c]);
       o.row(row)[col + c] = R(total);
     }
@@ -80,22 +92,24 @@ void attention_backward(const AttentionShape& a, View<const R> q, View<const R> 
                         const ScoreBias<R>* bias, View<const R> table, View<const R> o, View<const R> lse,
                         View<const R> d_o, Sink<R> dq, Sink<R> dk, Sink<R> dv, View<R> d_table, R* s) {
   clear(dq), clear(dk), clear(dv);
-  R* ds = s + a.block;
+  R *ds = s + a.block, *slope = ds + a.block;
   for_each_query(a, [&](std::int64_t row, std::int64_t first, std::int64_t i, std::int64_t h,
                         std::int64_t col, std::int64_t kv) {
-    scores(a, q.row(row) + col, k, first, i, h, kv, bias, table, s);
+    const std::int64_t from = a.first_key(i), n = i + 1 - from;
+    scores(a, q.row(row) + col, k, first, i, h, kv, bias, table, s, slope);
     const R* g = d_o.row(row) + col;
     const double delta = dot(g, o.row(row) + col, a.d_head);
-    for (std::int64_t j = 0; j <= i; ++j) {
+    for (std::int64_t j = from; j <= i; ++j) {
       const double p = std::exp(double(s[j]) - double(lse.row(row)[h]));
       ds[j] = R(p * (dot(g, v.row(first + j) + kv, a.d_head) - delta));
+      const double dz = double(ds[j]) * (a.softcap > 0 ? double(slope[j]) : 1);
       for (std::int64_t c = 0; c < a.d_head; ++c) {
         if (dv) dv.v.row(first + j)[kv + c] += R(p * double(g[c]));
-        if (dk) dk.v.row(first + j)[kv + c] += R(a.scale * double(ds[j]) * double(q.row(row)[col + c]));
-        if (dq) dq.v.row(row)[col + c] += R(a.scale * double(ds[j]) * double(k.row(first + j)[kv + c]));
+        if (dk) dk.v.row(first + j)[kv + c] += R(a.scale * dz * double(q.row(row)[col + c]));
+        if (dq) dq.v.row(row)[col + c] += R(a.scale * dz * double(k.row(first + j)[kv + c]));
       }
     }
-    if (bias && d_table) bias->grad({ds, 1, i + 1, i + 1}, int(h), i, 0, d_table);
+    if (bias && d_table) bias->grad({ds + from, 1, n, n}, int(h), i, from, d_table);
   });
 }
 

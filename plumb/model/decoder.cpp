@@ -73,11 +73,16 @@ class Decoder {
                                  .shape = {vocabulary, channels},
                                  .fan_in = 1,
                                  .fan_out = s_.d_model});
-    Value x = position_->embed(b, scaled_embedding(b, embed_tokens(b, table, block)));
+    Value x = scaled_embedding(b, embed_tokens(b, table, block));
+    if (s_.embedding_norm) x = norm_->build(b, x, "embed.norm", -1);
+    x = position_->embed(b, x);
     x = b.point("embed", x);
     const auto bias = position_->bias(b);
     const auto& flaws = s_.flaws;
-    context_ = {bias.rule, bias.table, {flaws.mask_ahead, flaws.mask_finite, flaws.mask_value}};
+    context_ = {bias.rule,
+                bias.table,
+                position_->rotation(b.context() > 0 ? b.context() : block),
+                {flaws.mask_ahead, flaws.mask_finite, flaws.mask_value}};
 
     Value stream = residual_->open(b, x);
     const int n_layer = static_cast<int>(s_.n_layer);
@@ -95,6 +100,7 @@ class Decoder {
     if (const double scale = init_->logit_scale(); scale != 1) x = scaled(b, scale, x, "head.scaled");
     Value logits = s_.tied_embeddings ? b.product(x, table, std::nullopt, "head")
                                       : b.linear(x, {"head", vocabulary, Role::readout, false, -1});
+    if (s_.logit_softcap > 0) logits = softcapped(b, logits, s_.logit_softcap, "head.capped");
     logits = b.point("logits", logits);
     token_loss(b, logits, s_.ignore_index, loss);
     for (const Injected& f : faults_)
@@ -209,22 +215,31 @@ std::vector<std::string> unused_settings(const Config& config, const Components&
   std::vector<std::string> all;
   if (config.given("fault.strength") && config.fault.inject.empty())
     all.emplace_back("fault.strength has no effect: fault.inject names no fault");
-  each_table(c, [&](std::string_view key, std::string_view, const auto& table) {
-    const FieldValue value = config_field(key, "").get(config);
-    const std::string* name = std::get_if<std::string>(&value);
-    const auto chosen = std::ranges::find_if(table, [&](const auto& e) { return name && e.name == *name; });
-    if constexpr (requires { chosen->fields; }) {
-      if (chosen == table.end()) return;
-      const auto reads = [](const auto& entry, const std::string& path) {
-        return (", " + std::string(entry.fields) + ",").find(", " + path + ",") != std::string::npos;
-      };
-      for (const auto& field : config_fields())
-        if (config.given(field.path()) && field.get(config) != field.get(defaults) &&
-            !reads(*chosen, field.path()) &&
-            std::ranges::any_of(table, [&](const auto& e) { return reads(e, field.path()); }))
-          all.push_back(fmt::format("{} = {} has no effect: {} = \"{}\" does not read it", field.path(),
-                                    field_text(field.get(config)), key, *name));
-    }
+  const auto reads = [](const auto& entry, const std::string& path) {
+    return (", " + std::string(entry.fields) + ",").find(", " + path + ",") != std::string::npos;
+  };
+  // f(key, chosen name, table, chosen entry) for every table whose entries say what they read
+  const auto each_chosen = [&](const auto& f) {
+    each_table(c, [&](std::string_view key, std::string_view, const auto& table) {
+      const FieldValue value = config_field(key, "").get(config);
+      const std::string* name = std::get_if<std::string>(&value);
+      const auto chosen = std::ranges::find_if(table, [&](const auto& e) { return name && e.name == *name; });
+      if constexpr (requires { chosen->fields; })
+        if (chosen != table.end()) f(key, *name, table, *chosen);
+    });
+  };
+  const auto read_by_any = [&](const std::string& path) {
+    bool any = false;
+    each_chosen([&](auto, auto&, auto&, const auto& entry) { any |= reads(entry, path); });
+    return any;
+  };
+  each_chosen([&](std::string_view key, const std::string& name, const auto& table, const auto&) {
+    for (const auto& field : config_fields())
+      if (config.given(field.path()) && field.get(config) != field.get(defaults) &&
+          !read_by_any(field.path()) &&
+          std::ranges::any_of(table, [&](const auto& e) { return reads(e, field.path()); }))
+        all.push_back(fmt::format("{} = {} has no effect: {} = \"{}\" does not read it", field.path(),
+                                  field_text(field.get(config)), key, name));
   });
   return all;
 }
@@ -236,6 +251,10 @@ DecoderSpec spec_of(const Config& config, std::int64_t vocab_size, const Compone
 }
 
 void check_spec(const DecoderSpec& s, const Components& c) {
+  if (s.embedding_norm && s.norm == "none")
+    bad_input(
+        "model.embedding_norm = true asks for a norm of the embeddings, but model.norm = \"none\"; name a "
+        "norm or leave it out");
   for (const auto& [what, n] : {std::pair{"n_layer", s.n_layer},
                                 {"d_model", s.d_model},
                                 {"n_head", s.n_head},

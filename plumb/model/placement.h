@@ -7,10 +7,11 @@ namespace plumb {
 
 struct Placement {
   std::string_view name;
-  bool before = false;        // N on what the branch reads
-  bool after_branch = false;  // N on what the branch writes
-  bool after_add = false;     // N on the stream after the addition
-  bool parallel = false;      // both branches read one stream
+  std::string_view purpose = {};  // what it is for, in a sentence
+  bool before = false;            // N on what the branch reads
+  bool after_branch = false;      // N on what the branch writes
+  bool after_add = false;         // N on the stream after the addition
+  bool parallel = false;          // both branches read one stream
   std::string_view formula, paper;
 };
 

@@ -128,6 +128,8 @@ class BatchNorm final : public Norm<R> {
 namespace entries::norm {
 extern constexpr NormEntry batch = norm_entry<BatchNorm>({
     .name = "batch",
+    .purpose = "Each channel at unit scale over the whole batch: what made deep image networks train. Here "
+               "to see why language models do not use it.",
     .formula =
         "y = (x - mean x) / sqrt(var x + eps) * gamma + beta, over batch and positions of each feature",
     .paper = "Ioffe & Szegedy 2015, arXiv 1502.03167",

@@ -96,6 +96,7 @@ class Center final : public Norm<R> {
 namespace entries::norm {
 extern constexpr NormEntry center = norm_entry<Center>({
     .name = "center",
+    .purpose = "What re-centring alone does, beside rms (re-scaling alone) and layer (both).",
     .formula = "y = (x - mean x) * gamma + beta, over the features of each position",
     .paper = "Xu et al. 2019, arXiv 1911.07013",
     .pitfalls = "The scale stays in: the stream's growth reaches the branches.",

@@ -25,6 +25,7 @@ class Derf final : public Norm<R> {
 namespace entries::norm {
 extern constexpr NormEntry derf = norm_entry<Derf>({
     .name = "derf",
+    .purpose = "Outliers squashed without statistics, as dyt, by an error function with a learned shift.",
     .formula = "y = erf(alpha x + s) * gamma + beta, alpha and s learned scalars, 0.5 and 0 at the start",
     .paper = "arXiv 2512.10938",
     .pitfalls = "It normalises nothing: a small stream leaves small, a large one as its signs.",

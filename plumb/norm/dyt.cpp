@@ -27,6 +27,7 @@ class DyT final : public Norm<R> {
 namespace entries::norm {
 extern constexpr NormEntry dyt = norm_entry<DyT>({
     .name = "dyt",
+    .purpose = "Outliers squashed without statistics: nothing is summed over features, nothing couples them.",
     .formula = "y = tanh(alpha x) * gamma + beta, alpha one learned scalar, 0.5 at the start",
     .paper = "Zhu et al. 2025, arXiv 2503.10622",
     .pitfalls = "It normalises nothing: a stream of std 0.02 leaves at std 0.01, one of std 100 leaves as "

@@ -35,6 +35,7 @@ std::string group_refuses(const DecoderSpec& s) {
 namespace entries::norm {
 extern constexpr NormEntry group = norm_entry<Group>({
     .name = "group",
+    .purpose = "Batch norm's place taken by groups of channels of one sample: small batches of images.",
     .formula = "y = (x - mean x) / sqrt(var x + eps) * gamma + beta, over the positions and the channels of "
                "a group of each "
                "sequence",

@@ -26,6 +26,7 @@ class Instance final : public Norm<R> {
 namespace entries::norm {
 extern constexpr NormEntry instance = norm_entry<Instance>({
     .name = "instance",
+    .purpose = "Each channel of each sample at unit scale by itself: removes contrast and style from images.",
     .formula = "y = (x - mean x) / sqrt(var x + eps), over the positions of each feature of each sequence",
     .paper = "Ulyanov, Vedaldi, Lempitsky 2016, arXiv 1607.08022",
     .pitfalls = "Pools over positions: in a causal model a position sees the future through the statistics, "

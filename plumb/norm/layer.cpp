@@ -65,6 +65,8 @@ class LayerNorm final : public Norm<R> {
 namespace entries::norm {
 extern constexpr NormEntry layer = norm_entry<LayerNorm>({
     .name = "layer",
+    .purpose = "Activations at unit scale whatever the depth, one position at a time: the norm of GPT-2 and "
+               "BERT.",
     .formula = "y = (x - mean x) / sqrt(var x + eps) * gamma + beta, over the features of each position",
     .paper = "Ba, Kiros, Hinton 2016, arXiv 1607.06450",
     .pitfalls = "An eps near the input's variance silences small signals; watch the norm's input std against "

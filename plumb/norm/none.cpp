@@ -16,6 +16,7 @@ class NoNorm final : public Norm<R> {
 namespace entries::norm {
 extern constexpr NormEntry none = norm_entry<NoNorm>({
     .name = "none",
+    .purpose = "To see what a norm is for, and for rules that take its place (rezero, fixup, nf).",
     .formula = "y = x",
     .paper = "",
     .pitfalls = "Without a norm the stream's scale is the residual rule's and the init's to keep: rezero, nf "

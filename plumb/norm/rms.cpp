@@ -63,6 +63,7 @@ class RmsNorm final : public Norm<R> {
 namespace entries::norm {
 extern constexpr NormEntry rms = norm_entry<RmsNorm>({
     .name = "rms",
+    .purpose = "Layer norm without the mean, which is most of its effect for less work: Llama, Qwen, Gemma.",
     .formula = "y = x / sqrt(mean x^2 + eps) * gamma, over the features of each position",
     .paper = "Zhang & Sennrich 2019, arXiv 1910.07467",
     .pitfalls = "The mean stays in: a shared offset of the features is scaled, not removed. Gemma stores the "

@@ -67,6 +67,7 @@ namespace entries::optim {
 extern constexpr OptimEntry adamw = optim_entry<AdamW>(
     {
         .name = "adamw",
+        .purpose = "Steps of one size whatever the gradient's: the usual optimiser of Transformers.",
         .formula = "m, v: running means of g, g^2; p <- p (1 - shrink) - lr m^ / (sqrt(v^) + eps)",
         .paper = "Loshchilov & Hutter 2017, arXiv 1711.05101",
         .pitfalls = "Blind to the gradient's scale, until it nears eps: then it stops learning.",

@@ -161,6 +161,9 @@ namespace entries::optim {
 extern constexpr OptimEntry muon = optim_entry<Muon>(
     {
         .name = "muon",
+        .purpose =
+            "Matrices step by the nearest orthogonal matrix to their momentum: all directions learn at "
+            "one rate.",
         .formula = "hidden matrices: p <- p (1 - shrink) - lr 0.2 sqrt(max(rows, cols)) orthogonalised(g + "
                    "momentum b); "
                    "others: AdamW",

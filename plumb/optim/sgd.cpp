@@ -64,6 +64,7 @@ namespace entries::optim {
 extern constexpr OptimEntry sgd = optim_entry<Sgd>(
     {
         .name = "sgd",
+        .purpose = "The plain rule, to see what Adam's scaling is for.",
         .formula = "b <- momentum b + g; p <- p (1 - shrink) - lr b",
         .paper = "Sutskever et al. 2013, ICML",
         .pitfalls =

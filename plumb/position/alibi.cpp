@@ -57,6 +57,8 @@ class Alibi final : public Position<R> {
 namespace entries::position {
 extern constexpr PositionEntry alibi = position_entry<Alibi>({
     .name = "alibi",
+    .purpose = "Distances as a penalty on scores: nothing to learn, and lengths beyond training degrade "
+               "gently.",
     .formula = "score -= m_h (query - key), m_h = 2^(-8h/n_head)",
     .paper = "Press, Smith, Lewis 2021, arXiv 2108.12409, section 3",
     .pitfalls = "Heads with a steep slope see few tokens. For a number of heads that is no power of two the "

@@ -2,7 +2,8 @@
 //
 // Shapes: x, y (B, T, C); p (block_size, C). Gradients: dx as its sink says; dp[t] sums over the sequences of
 // the shard in order, rows that no position reads are cleared by an overwriting sink. A fault of the run may
-// have position t read another row than t (spec.h, Flaws).
+// have position t read another row than t (spec.h, Flaws). With position_overflow = "clamp" positions past
+// the table read its last row.
 #include <algorithm>
 
 #include "plumb/kernel/rows.h"
@@ -14,17 +15,17 @@ namespace {
 template <class R>
 class AddPositionsOp final : public Op<R> {
  public:
-  explicit AddPositionsOp(const DecoderSpec::Flaws& f)
-      : wrap_(f.position_wrap), step_(f.position_step), last_(f.position_last) {}
+  AddPositionsOp(const DecoderSpec::Flaws& f, bool clamp)
+      : clamp_(clamp), wrap_(f.position_wrap), step_(f.position_step), last_(f.position_last) {}
   OpInfo info() const override { return {.kind = "add_positions"}; }
 
   void forward(Run<R>& r) const override {
     const auto x = r.in(0), p = r.in(1);
     const std::int64_t t = x.rows / r.sequences();
-    if (r.position() + t > p.rows)
+    if (r.position() + t > p.rows && !clamp_)
       bad_input(
           "[position] learned positions end at block_size {}, the input has {} positions; use a shorter one, "
-          "or train with model.position = \"none\" or \"t5\"",
+          "or train with model.position_overflow = \"clamp\" or with model.position = \"rope\"",
           p.rows, r.position() + t);
     for (std::int64_t b = 0; b < r.sequences(); ++b)
       each_run(r.position(), t, p.rows, [&](std::int64_t at, std::int64_t row, std::int64_t n) {
@@ -38,7 +39,8 @@ class AddPositionsOp final : public Op<R> {
     const auto dp = r.din(1);
     if (!dp) return;
     const std::int64_t t = dy.rows / r.sequences();
-    const bool in_order = wrap_ == 0 && step_ == 1 && last_ < 0;  // each position reads its own row
+    const bool in_order =
+        wrap_ == 0 && step_ == 1 && last_ < 0 && t <= dp.v.rows;  // each position reads its own row
     if (dp.overwrite)
       for (std::int64_t i = in_order ? t : 0; i < dp.v.rows; ++i) std::fill_n(dp.v.row(i), dp.v.cols, R(0));
     for (std::int64_t b = 0; b < r.sequences(); ++b)
@@ -66,36 +68,40 @@ class AddPositionsOp final : public Op<R> {
     }
   }
 
+  bool clamp_;
   std::int64_t wrap_, step_, last_;
 };
 
 template <class R>
 class Learned final : public Position<R> {
  public:
-  explicit Learned(const DecoderSpec& s) : block_size_(s.block_size), flaws_(s.flaws) {}
+  explicit Learned(const DecoderSpec& s)
+      : block_size_(s.block_size), clamp_(s.position_overflow == "clamp"), flaws_(s.flaws) {}
 
   Value embed(Builder<R>& b, Value x) const override {
     const Shape shape = b.shape(x);
     const std::int64_t t = shape.dims[1].n;
-    if (t > block_size_)
+    if (t > block_size_ && !clamp_)
       bad_input(
           "[position] learned positions end at block_size {}, the input has {} positions; use a shorter "
-          "block, or train with model.position = \"none\" or \"t5\"",
+          "block, or train with model.position_overflow = \"clamp\" or with model.position = \"rope\"",
           block_size_, t);
     const Dim channels = shape.dims.back();
     const Value p =
         b.param({"pos.weight", Role::pos_embed, Shape{Dim{'T', block_size_}, channels}, 1, channels.n});
-    const Value y = b.node1(std::make_unique<AddPositionsOp<R>>(flaws_), {.name = "pos",
-                                                                          .in = {x, p},
-                                                                          .out = {shape},
-                                                                          .backward_reads_in = false,
-                                                                          .backward_reads_out = false});
+    const Value y =
+        b.node1(std::make_unique<AddPositionsOp<R>>(flaws_, clamp_), {.name = "pos",
+                                                                      .in = {x, p},
+                                                                      .out = {shape},
+                                                                      .backward_reads_in = false,
+                                                                      .backward_reads_out = false});
     b.expected_var(y, b.expected_var(x) + b.rule(p).variance());
     return y;
   }
 
  private:
   std::int64_t block_size_;
+  bool clamp_;
   DecoderSpec::Flaws flaws_;
 };
 
@@ -104,9 +110,13 @@ class Learned final : public Position<R> {
 namespace entries::position {
 extern constexpr PositionEntry learned = position_entry<Learned>({
     .name = "learned",
+    .purpose = "A row a position, learned like tokens: GPT-2's.",
     .formula = "y[t] = x[t] + p[t]",
     .paper = "Radford et al. 2018 (GPT), section 3.1",
-    .pitfalls = "There is no row past block_size: longer inputs are an error.",
+    .pitfalls = "There is no row past block_size: longer inputs are an error, or with position_overflow = "
+                "'clamp' all read the "
+                "last row.",
+    .fields = "model.position_overflow",
 });
 }  // namespace entries::position
 

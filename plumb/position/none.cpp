@@ -14,6 +14,7 @@ struct NoPosition final : Position<R> {
 namespace entries::position {
 extern constexpr PositionEntry none = position_entry<NoPosition>({
     .name = "none",
+    .purpose = "What order the causal mask alone tells a model: less than it needs, more than nothing.",
     .formula = "x",
     .paper = "Haviv et al. 2022, arXiv 2203.16634 (the causal mask alone lets a decoder count)",
     .pitfalls = "The first layer cannot tell orders of the same tokens apart.",

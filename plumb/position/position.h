@@ -1,5 +1,6 @@
-// Position codes: into the embedding, or as a bias on attention scores.
+// Position codes: into the embedding, as a rotation of q and k, or as a bias on attention scores.
 #pragma once
+#include "plumb/kernel/rotation.h"
 #include "plumb/kernel/score_bias.h"
 #include "plumb/plan/builder.h"
 #include "plumb/spec/entry.h"
@@ -18,6 +19,11 @@ struct Position {
   virtual Value embed(Builder<R>&, Value x) const { return x; }
   /// Asked once a model.
   virtual Bias bias(Builder<R>&) const { return {}; }
+  /// For sequences of so many positions; shared by all layers.
+  virtual std::shared_ptr<const Rotation<R>> rotation(std::int64_t rows) const {
+    (void)rows;
+    return {};
+  }
 };
 
 using PositionEntry = FamilyEntry<Position>;

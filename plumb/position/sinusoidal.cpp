@@ -71,6 +71,8 @@ class Sinusoidal final : public Position<R> {
 namespace entries::position {
 extern constexpr PositionEntry sinusoidal = position_entry<Sinusoidal>({
     .name = "sinusoidal",
+    .purpose = "Fixed waves of many lengths, as the first Transformer had: nothing to learn, defined at any "
+               "position.",
     .formula = "y[t] = x[t] + s[t], s[t][2i] = sin(t / 10000^(2i/C)), s[t][2i+1] = cos of the same",
     .paper = "Vaswani et al. 2017, arXiv 1706.03762, section 3.5",
     .pitfalls = "Its variance is 1/2: embeddings of std 0.02 drown in it. Set model.embedding_scale = "

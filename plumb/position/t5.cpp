@@ -69,6 +69,7 @@ class T5 final : public Position<R> {
 namespace entries::position {
 extern constexpr PositionEntry t5 = position_entry<T5>({
     .name = "t5",
+    .purpose = "A learned bias for each bucket of distances, shared by all layers: T5's.",
     .formula = "score += b[bucket(query - key)][head], 32 buckets: exact below 16, logarithmic to 128",
     .paper = "Raffel et al. 2020 (T5), arXiv 1910.10683, section 2.1",
     .pitfalls = "T5 has no 1/sqrt(d_head); the config implies attention.scale = 'none'. Distances past 112 "

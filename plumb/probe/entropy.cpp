@@ -8,7 +8,9 @@ namespace {
 struct Entropy {
   static constexpr std::string_view metric = "attn_entropy", point = "blocks.{i}.attn.entropy";
   static constexpr Dir dir = Dir::forward;
-  static Mean measure(View<const float> v, std::int64_t block) { return normalised_entropy(v, block); }
+  static Mean measure(View<const float> v, std::int64_t block, std::int64_t window) {
+    return normalised_entropy(v, block, window);
+  }
   static double value(const Mean& m) { return m.value(); }
 };
 

@@ -20,6 +20,8 @@ class Add final : public Residual<R> {
 namespace entries::residual {
 extern constexpr ResidualEntry add = residual_entry<Add>({
     .name = "add",
+    .purpose = "The identity path: gradients reach every layer undiminished, and a block learns a "
+               "difference.",
     .formula = "y = x + f(x)",
     .paper = "He et al. 2015, arXiv 1512.03385",
     .pitfalls =

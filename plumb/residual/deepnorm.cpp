@@ -53,6 +53,8 @@ std::string deepnorm_refuses(const DecoderSpec& s) {
 namespace entries::residual {
 extern constexpr ResidualEntry deepnorm = residual_entry<DeepNorm>({
     .name = "deepnorm",
+    .purpose = "Post-LN for stacks of hundreds of layers: a heavier shortcut and smaller branches bound each "
+               "update.",
     .formula = "y = N(alpha x + f(x)), alpha = (2 n_layer)^(1/4); Xavier init times (8 n_layer)^(-1/4) on v, "
                "attention "
                "output and both FFN matrices",

@@ -35,6 +35,7 @@ std::string depth_scale_refuses(const DecoderSpec& s) {
 namespace entries::residual {
 extern constexpr ResidualEntry depth_scale = residual_entry<DepthScale>({
     .name = "depth_scale",
+    .purpose = "The stream's variance grows by 1 in all, however deep, instead of by 1 a write.",
     .formula = "y = x + f(x) / sqrt(2 n_layer)",
     .paper = "De & Smith 2020, arXiv 2002.10444",
     .pitfalls = "There are two writes a layer, so the factor is 1/sqrt(2 L), not 1/sqrt(L). It acts in every "

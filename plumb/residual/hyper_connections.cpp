@@ -206,6 +206,7 @@ std::string hyper_connections_refuses(const DecoderSpec& s) {
 namespace entries::residual {
 extern constexpr ResidualEntry hyper_connections = residual_entry<HyperConnections>({
     .name = "hyper_connections",
+    .purpose = "Several streams with learned mixing: the model chooses between depth and width itself.",
     .formula = "h = sum_j a_j X_j;  X' = A^T X + b o;  n lanes, opened as copies, closed as their sum",
     .paper = "Zhu et al. 2024, arXiv 2409.19606 (static form)",
     .pitfalls = "The stream is n times as wide: points on it have n rows a position. The scalars must not be "

@@ -90,6 +90,7 @@ class LayerScale final : public Residual<R> {
 namespace entries::residual {
 extern constexpr ResidualEntry layer_scale = residual_entry<LayerScale>({
     .name = "layer_scale",
+    .purpose = "A learned gain a channel, almost 0 at the start: deep stacks begin as the identity.",
     .formula =
         "y = x + lambda f(x), lambda a channel's gain, 0.1 up to 18 layers, 1e-5 up to 24, 1e-6 beyond",
     .paper = "Touvron et al. 2021 (CaiT), arXiv 2103.17239",

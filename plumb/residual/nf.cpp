@@ -65,6 +65,7 @@ std::string nf_refuses(const DecoderSpec& s) {
 namespace entries::residual {
 extern constexpr ResidualEntry nf = residual_entry<Nf>({
     .name = "nf",
+    .purpose = "Norm-free networks: branches see a stream whose expected variance is divided out.",
     .formula =
         "y = x + 0.2 g f(x / sqrt(V)), V the stream's expected variance, + 0.04 a write; g starts at 0",
     .paper = "Brock, De, Smith 2021, arXiv 2101.08692",

@@ -24,6 +24,7 @@ std::string none_refuses(const DecoderSpec& s) {
 namespace entries::residual {
 extern constexpr ResidualEntry none = residual_entry<NoResidual>({
     .name = "none",
+    .purpose = "To see what the identity path is for: signals and gradients pass every block.",
     .formula = "y = f(x)",
     .paper = "",
     .pitfalls = "Positions become alike within a few layers (rank collapse) and the model cannot tell "

@@ -42,6 +42,7 @@ class ReZero final : public Residual<R> {
 namespace entries::residual {
 extern constexpr ResidualEntry rezero = residual_entry<ReZero>({
     .name = "rezero",
+    .purpose = "Stacks that begin as the exact identity and need no norm: each layer opens its own scalar.",
     .formula = "y = x + alpha f(x), one alpha a layer, 0 at the start",
     .paper = "Bachlechner et al. 2020, arXiv 2003.04887",
     .pitfalls = "One scalar a layer, not one a branch. Branches get no gradient at the first step: alpha "

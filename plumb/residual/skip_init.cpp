@@ -30,6 +30,7 @@ class SkipInit final : public Residual<R> {
 namespace entries::residual {
 extern constexpr ResidualEntry skip_init = residual_entry<SkipInit>({
     .name = "skip_init",
+    .purpose = "As rezero with a scalar a branch: batch norm's effect on residual networks, isolated.",
     .formula = "y = x + alpha f(x), one alpha a branch, 0 at the start",
     .paper = "De & Smith 2020, arXiv 2002.10444",
     .pitfalls = "One scalar a branch (ReZero: one a layer). Branches get no gradient at the first step: "

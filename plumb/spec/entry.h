@@ -13,7 +13,9 @@
 namespace plumb {
 
 struct Entry {
-  std::string_view name, formula, paper, pitfalls;
+  std::string_view name;
+  std::string_view purpose = {};  // what it is for, in a sentence
+  std::string_view formula, paper, pitfalls;
   std::string_view fields =
       {};  // config keys of its own, not the model's sizes: "model.norm_eps, model.norm_affine"
   /// Why it cannot be part of this model, in one sentence; empty: it can.

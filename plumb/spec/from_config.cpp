@@ -58,7 +58,7 @@ Rows all_rows() {
   top("n_layer", &S::n_layer);
   top("d_model", &S::d_model);
   top("n_head", &S::n_head);
-  top("n_kv_head", &S::n_kv_head, between(1, 4096));
+  top("n_kv_head", &S::n_kv_head);
   top("d_head", &S::d_head);
   top("d_ff", &S::d_ff);
   top("block_size", &S::block_size);
@@ -81,10 +81,29 @@ Rows all_rows() {
   top("position", &S::position);
   top("tied_embeddings", &S::tied_embeddings);
   top("embedding_scale", &S::embedding_scale);
+  top("embedding_norm", &S::embedding_norm);
+  top("position_overflow", &S::position_overflow);
+  top("logit_softcap", &S::logit_softcap);
   attention("kind", &S::Attention::kind);
   attention("scale", &S::Attention::scale);
   attention("bias", &S::Attention::bias);
+  attention("qk_norm", &S::Attention::qk_norm);
+  attention("softcap", &S::Attention::softcap);
+  attention("window", &S::Attention::window);
+  attention("qk_projection", &S::Attention::qk_projection);
+  attention("value_projection", &S::Attention::value_projection);
   attention("output_projection", &S::Attention::output_projection);
+  const auto rope = [&](std::string key, auto member) {
+    add(rows, std::move(key), any(), [&](std::string k, FieldCheck c) {
+      return field_in<&DecoderSpec::rope, DecoderSpec>("rope", std::move(k), member, std::move(c), "");
+    });
+  };
+  rope("base", &S::Rope::base);
+  rope("layout", &S::Rope::layout);
+  rope("fraction", &S::Rope::fraction);
+  rope("scaling", &S::Rope::scaling);
+  rope("factor", &S::Rope::factor);
+  rope("original_block_size", &S::Rope::original_block_size);
   ffn("kind", &S::Ffn::kind);
   ffn("bias", &S::Ffn::bias);
   ffn("n_expert", &S::Ffn::n_expert);
@@ -152,6 +171,8 @@ const std::vector<Implication>& implications() {
       {"model.residual", "nf", "model.weight_param", "scaled_ws"s,
        "NF blocks rely on scaled weight standardisation"},
       {"model.position", "t5", "model.attention.scale", "none"s, "T5 puts the scale into its initialisation"},
+      {"model.attention.qk_norm", "l2", "model.attention.scale", "none"s,
+       "the learned temperature is the scale of normalised queries"},
   };
   return all;
 }
@@ -194,6 +215,16 @@ Config resolve_config(const Config& given) {
           m.d_model, config.where("model.d_model"), m.n_head, config.where("model.n_head"));
     m.d_head = m.d_model / m.n_head;
   }
+  if (m.n_kv_head.value_or(0) == 0) m.n_kv_head = m.n_head;
+  if (FfnConfig& f = config.ffn; f.eight_thirds) {
+    const std::int64_t wanted = (8 * m.d_model / 3 + f.multiple_of - 1) / f.multiple_of * f.multiple_of;
+    if (config.given("model.d_ff") && m.d_ff != wanted)
+      bad_input(
+          "model.d_ff = {} ({}) contradicts model.ffn.eight_thirds = true ({}), which makes it {}; remove "
+          "one of the two",
+          m.d_ff, config.where("model.d_ff"), config.where("model.ffn.eight_thirds"), wanted);
+    m.d_ff = wanted;
+  }
   // Only "post" leaves a normalised stream behind; every other placement's stream grows and needs a norm
   // before the head.
   if (!m.norm_affine) m.norm_affine = m.norm != "instance";
@@ -217,7 +248,6 @@ DecoderSpec spec_from_config(const Config& given, std::int64_t vocab_size) {
   for (const auto& field : spec_fields())
     if (const auto* source = find_config_field(config_key(field)); source != nullptr)
       field.set(spec, source->get(config));
-  spec.n_kv_head = spec.n_head;
   spec.vocab_size = vocab_size;
   return spec;
 }
@@ -237,7 +267,9 @@ DecoderSpec spec_from_json(const Json& json, std::string_view name) {
   for (const auto& field : spec_fields()) {
     known.push_back(field.path());
     const Json* section = field.section.empty() ? &json : json.find(field.section);
-    if (section) section->as_object(field.section.empty() ? std::string(name) : fmt::format("{} ({})", field.section, name));
+    if (section)
+      section->as_object(field.section.empty() ? std::string(name)
+                                               : fmt::format("{} ({})", field.section, name));
     const Json* found = section ? section->find(field.key) : nullptr;
     // A setting younger than the spec: its default is what every model was before it.
     if (!found && !is_size(field.path())) continue;
@@ -248,7 +280,6 @@ DecoderSpec spec_from_json(const Json& json, std::string_view name) {
     if (!refusal.empty()) bad_input("{} {}; change it there", what, refusal);
     field.set(spec, std::move(value));
   }
-  if (!json.find("n_kv_head")) spec.n_kv_head = spec.n_head;
   const auto refuse_unknown = [&](const Json& object, const std::string& prefix) {
     for (const auto& [key, value] : object.as_object(name)) {
       const std::string path = prefix + key;

@@ -18,11 +18,30 @@ constexpr Preset all[] = {
     {"text", "a text of one's own in an alphabet: a longer block, more of it; data.corpus is its path",
      "[model]\nn_layer = 6\nd_model = 192\nn_head = 6\nd_ff = 512\nblock_size = 128\n"
      "[train]\nlr = 1e-3\nbatch_size = 16\n[data]\ncorpus = \"my-book.txt\"\nvocab_size = 256\n"},
-    {"gpt2",
-     "GPT-2 small's shape (Radford et al. 2019), but for its tanh GELU and its vocabulary: slow on a CPU",
+    {"gpt2", "GPT-2 small's shape (Radford et al. 2019), but for its vocabulary: slow on a CPU",
      "[model]\nn_layer = 12\nd_model = 768\nn_head = 12\nd_ff = 3072\nblock_size = "
-     "1024\n[model.attention]\nbias = true\n"
+     "1024\n[model.attention]\nbias = true\n[model.ffn]\nkind = \"gelu_tanh\"\n"
      "[train]\nlr = 6e-4\nbatch_size = 2\naccumulate = 8\n"},
+    {"llama",
+     "Llama's block (Touvron et al. 2023) at the chapter's size: RMSNorm, rotary positions, SwiGLU, no "
+     "biases",
+     "[model]\nnorm = \"rms\"\nposition = \"rope\"\ntied_embeddings = false\n"
+     "[model.ffn]\nkind = \"swiglu\"\nbias = false\neight_thirds = true\n"},
+    {"qwen3",
+     "Qwen3's block (Yang et al. 2025) at the chapter's size: Llama's with grouped queries and a norm of "
+     "each head",
+     "[model]\nn_kv_head = 2\nnorm = \"rms\"\nnorm_eps = 1e-6\nposition = "
+     "\"rope\"\n[model.attention]\nqk_norm = \"rms\"\n"
+     "[model.rope]\nbase = 1e6\n[model.ffn]\nkind = \"swiglu\"\nbias = false\neight_thirds = true\n"},
+    {"gemma2",
+     "Gemma 2's block (2024) at the chapter's size: norms on both sides of a branch, gains 1 + w, soft caps, "
+     "GeGLU; every layer "
+     "sees all keys, where Gemma's alternate",
+     "[model]\nn_kv_head = 2\nnorm = \"rms\"\nnorm_eps = 1e-6\nnorm_gain = \"plus_one\"\nplacement = "
+     "\"sandwich\"\n"
+     "position = \"rope\"\nembedding_scale = \"sqrt_d\"\nlogit_softcap = 30.0\n[model.attention]\nsoftcap = "
+     "50.0\n"
+     "[model.ffn]\nkind = \"geglu_tanh\"\nbias = false\neight_thirds = true\n"},
 };
 
 }  // namespace

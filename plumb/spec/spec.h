@@ -11,9 +11,10 @@ namespace plumb {
 /// `attention.scale`). Names and defaults are those of CONTRACT's `[model]` and `[init]`; component names are
 /// validated against the component tables by `check_spec` in model/.
 struct DecoderSpec {
-  std::int64_t n_layer = 12, d_model = 128, n_head = 4, n_kv_head = 4, d_head = 32, d_ff = 256,
+  std::int64_t n_layer = 12, d_model = 128, n_head = 4, n_kv_head = 0 /* n_head */, d_head = 32, d_ff = 256,
                block_size = 64;
   std::int64_t vocab_size = 1200;
+  std::int64_t kv_heads() const { return n_kv_head > 0 ? n_kv_head : n_head; }
 
   std::string norm = "layer";
   double norm_eps = 1e-5;
@@ -35,14 +36,33 @@ struct DecoderSpec {
   bool tied_embeddings = true;
   std::string embedding_scale =
       "none";  // what token embeddings are multiplied by: none | sqrt_d | learned (sqrt_d at the start)
+  bool embedding_norm = false;  // a norm of the token embeddings, before positions
+  std::string position_overflow =
+      "error";               // learned positions past block_size: error | clamp (they read the last row)
+  double logit_softcap = 0;  // c > 0: logits are c tanh(z / c)
 
   struct Attention {
     std::string kind = "mha";
     std::string scale =
         "auto";  // auto: 1/sqrt(d_head), except where an entry implies another (t5: none, mup)
-    bool bias = false;
-    bool output_projection = true;  // false: the heads write to the stream directly
+    std::string bias = "false";  // "false", "true", "qkv": not on the output projection
+    bool qk_projection = true, value_projection = true;  // false: the heads are cut from the input as it is
+    bool output_projection = true;                       // false: the heads write to the stream directly
+    std::string qk_norm = "none";                        // none | l2 | rms | rms_all | layer
+    double softcap = 0;       // c > 0: scores are c tanh(s / c), before bias and mask
+    std::int64_t window = 0;  // keys that a query sees, itself included; 0: all
+    bool qkv_bias() const { return bias != "false"; }
+    bool out_bias() const { return bias == "true"; }
   } attention;
+
+  struct Rope {
+    double base = 10000;
+    std::string layout = "half";  // half: pairs (i, i + d/2); interleaved: (2i, 2i + 1)
+    double fraction = 1;          // of each head that turns
+    std::string scaling = "none";
+    double factor = 4;
+    std::int64_t original_block_size = 64;
+  } rope;
 
   struct Ffn {
     std::string kind = "gelu";
@@ -70,12 +90,13 @@ struct DecoderSpec {
   struct Flaws {
     std::vector<std::string> faults = {};  // those that change the graph (fault/fault.h)
     double strength = 1;
-    std::int64_t seed = 0;  // train.seed, of what a fault draws
+    std::int64_t seed = 0;        // train.seed, of what a fault draws
     std::int64_t mask_ahead = 0;  // position i sees keys up to i + mask_ahead
     bool mask_finite = false;     // masked scores are mask_value, not -inf
     double mask_value = 0;
     // learned positions: row t modulo wrap, rounded down to a multiple of step, at most last
-    std::int64_t position_wrap = 0 /* 0: none */, position_step = 1, position_last = -1 /* < 0: the table's */;
+    std::int64_t position_wrap = 0 /* 0: none */, position_step = 1,
+                 position_last = -1 /* < 0: the table's */;
   } flaws;
   std::int64_t ignore_index = -100;  // a target with this value does not count in the loss
 };

@@ -14,6 +14,7 @@ struct Plain final : WeightParam<R> {
 namespace entries::weight {
 extern constexpr WeightEntry plain = weight_entry<Plain>({
     .name = "plain",
+    .purpose = "The matrix as it is stored.",
     .formula = "W",
     .paper = "",
     .pitfalls = "",

@@ -1,4 +1,5 @@
-// Scaled weight standardisation. Brock, De, Smith 2021, arXiv 2101.08692, eq. 1; the authors' code for eps and gain.
+// Scaled weight standardisation. Brock, De, Smith 2021, arXiv 2101.08692, eq. 1; the authors' code for eps
+// and gain.
 //
 //   w^ = (w - mean w) * gain / sqrt(max(fan_in var w, 1e-4))     per output row, biased variance
 //   dw = s (g - mean g - c mean(g c) / var)    with c = w - mean w, s = gain / sqrt(fan_in var), g = dw^;
@@ -9,6 +10,7 @@
 // Activations are multiplied by 1/std(act(z)), z ~ N(0,1), so that a layer keeps variance 1.
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "plumb/weight/weight.h"
 
@@ -36,7 +38,8 @@ class ScaledWsOp final : public Op<R> {
       *mean.row(i) = static_cast<R>(m);
       *rs.row(i) = static_cast<R>(s);
       const double k = s * static_cast<double>(gain.data[i]);
-      for (std::int64_t j = 0; j < w.cols; ++j) y.row(i)[j] = static_cast<R>((static_cast<double>(w.row(i)[j]) - m) * k);
+      for (std::int64_t j = 0; j < w.cols; ++j)
+        y.row(i)[j] = static_cast<R>((static_cast<double>(w.row(i)[j]) - m) * k);
     }
   }
 
@@ -72,13 +75,14 @@ class ScaledWsOp final : public Op<R> {
 template <class R>
 class ScaledWs final : public WeightParam<R> {
  public:
-  explicit ScaledWs(const DecoderSpec&) {}
+  explicit ScaledWs(const DecoderSpec& s) : leaky_slope_(s.init.leaky_slope) {}
 
   Value transform(Builder<R>& b, Value w, const ParamSpec& p) const override {
-    if (p.role == Role::readout || p.role == Role::router) return w;  // the classifier is left alone, as in the paper
-    const Value gain = b.param({p.name + "_gain", Role::norm_gain, Shape{p.shape.dims.front()}, p.fan_in, p.fan_out,
-                                p.layer},
-                               {ParamRule::Kind::constant, 1});
+    if (p.role == Role::readout || p.role == Role::router)
+      return w;  // the classifier is left alone, as in the paper
+    const Value gain = b.param(
+        {p.name + "_gain", Role::norm_gain, Shape{p.shape.dims.front()}, p.fan_in, p.fan_out, p.layer},
+        {ParamRule::Kind::constant, 1});
     Shape per_row{p.shape.dims.front(), Dim{}};
     return b.node1(std::make_unique<ScaledWsOp<R>>(), {.name = p.name + ".standardised",
                                                        .in = {w, gain},
@@ -89,10 +93,20 @@ class ScaledWs final : public WeightParam<R> {
 
   // 1/std of act(z), z ~ N(0, 1), by quadrature (the published ones are sampled, 0.1 % off).
   double activation_gain(std::string_view kind) const override {
-    if (kind == "relu") return 1.7128585504496627;
+    if (kind == "relu") return 1.7128585504496627;  // 1 / sqrt((1 - 1/pi) / 2)
     if (kind == "gelu") return 1.700926243;
+    if (kind == "gelu_tanh") return 1.700916562;
+    if (kind == "silu") return 1.787187222;
+    if (kind == "tanh") return 1.592537420;
+    if (kind == "leaky_relu") {
+      const double a = leaky_slope_;
+      return 1 / std::sqrt((1 + a * a) / 2 - (1 - a) * (1 - a) / (2 * std::numbers::pi));
+    }
     return 1;
   }
+
+ private:
+  double leaky_slope_;
 };
 
 }  // namespace
@@ -100,6 +114,8 @@ class ScaledWs final : public WeightParam<R> {
 namespace entries::weight {
 extern constexpr WeightEntry scaled_ws = weight_entry<ScaledWs>({
     .name = "scaled_ws",
+    .purpose = "Networks without norms: the weights, not the activations, are kept at a scale that preserves "
+               "variance.",
     .formula = "w^ = (w - mean w) gain / sqrt(max(fan_in var w, 1e-4)), per output",
     .paper = "Brock, De, Smith 2021, arXiv 2101.08692",
     .pitfalls = "The activation's constant multiplies the activation, not the weight.",

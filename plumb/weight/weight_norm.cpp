@@ -83,6 +83,7 @@ std::string weight_norm_refuses(const DecoderSpec& s) {
 namespace entries::weight {
 extern constexpr WeightEntry weight_norm = weight_entry<WeightNorm>({
     .name = "weight_norm",
+    .purpose = "A row's length learned apart from its direction, so that steps do not depend on the length.",
     .formula = "w = g v / |v|, per output; g = |v| at the start",
     .paper = "Salimans & Kingma 2016, arXiv 1602.07868",
     .pitfalls = "|v| can only grow under gradient descent (its gradient is orthogonal to v), so the learning "

@@ -29,7 +29,7 @@ CASES = [
      'momentum, grad_clip, agc, z_loss, label_smoothing, seed, precision, norm_reduce, threads, recompute, eval_every, checkpoint_every, keep_checkpoints'),
     ('train {dir}/unknown_section.toml',
      'unknown section [trian] ({dir}/unknown_section.toml:1); did you mean [train]? known: model, '
-     'model.attention, model.ffn, init, train, train.lr_scale, data, probe, fault'),
+     'model.attention, model.ffn, model.rope, init, train, train.lr_scale, data, probe, fault'),
     ('train --set fault.inject=no_redisual',
      "fault.inject (--set): unknown fault 'no_redisual'; did you mean 'no_residual'? docs/faults.md lists them all"),
     ('train --set fault.inject=no_residual --set fault.strength=3',
@@ -148,7 +148,7 @@ CASES = [
      '64,128,256'),
     ('eval {dir}/run --block-sizes 32',
      '[position] learned positions end at block_size 16, the input has 32 positions; use a shorter block, '
-     'or train with model.position = "none" or "t5"'),
+     'or train with model.position_overflow = "clamp" or with model.position = "rope"'),
     ('eval {dir}/run --block-sizes 100000',
      '--block-sizes has 100000, but no row of the validation split has more than 1135 targets; take shorter '
      'blocks or a longer text'),
@@ -175,7 +175,7 @@ CASES = [
     ('runs rm {dir}/sub', "'{dir}/sub' is no run folder; `plumb runs` lists those there are"),
     ('runs rm {dir}/run/.', "{dir}/run/. is a link, or no folder's own name; give the folder itself"),
     ('runs rm {dir}/link', "{dir}/link is a link, or no folder's own name; give the folder itself"),
-    ('init tinny', "unknown preset 'tinny'; did you mean 'tiny'? known: chapter, post, tiny, text, gpt2"),
+    ('init tinny', "unknown preset 'tinny'; did you mean 'tiny'? known: chapter, post, tiny, text, gpt2, llama, qwen3, gemma2"),
     ('init --out {dir}/short.txt', '{dir}/short.txt is there already; name another file with --out'),
     ('bench', 'name what to time: `plumb bench step`, `plumb bench probes` or `plumb bench norms`'),
     ('bench setp', "unknown benchmark 'setp'; did you mean 'step'? known: step, probes, norms"),
@@ -185,11 +185,11 @@ CASES = [
      "there is no corpus '{dir}/none.txt': neither a file nor a known name (embedded, tang, tang-full); correct "
      'data.corpus'),
     ('',
-     'name a command: init, train, resume, sample, eval, profile, inspect, compare, runs, params, bench, corpus, config; '
+     'name a command: init, train, resume, sample, eval, profile, inspect, compare, runs, params, explain, bench, corpus, config; '
      '`plumb --help` says what each does'),
     ('trian',
      "unknown command 'trian'; did you mean 'train'? known: init, train, resume, sample, eval, profile, "
-     'inspect, compare, runs, params, bench, corpus, config'),
+     'inspect, compare, runs, params, explain, bench, corpus, config'),
     ('train --no-such-flag', 'The following argument was not expected: --no-such-flag; `plumb train --help` shows what there is'),
     ('train --out', '--out: 1 required TEXT missing; `plumb train --help` shows what there is'),
 ]

@@ -46,7 +46,7 @@ TEST(Config, ReadsEverySectionAndRemembersWhere) {
   EXPECT_EQ(c.model.d_head, 16);
   EXPECT_EQ(c.model.final_norm, false);
   EXPECT_EQ(c.attention.scale, "none");
-  EXPECT_TRUE(c.attention.bias);
+  EXPECT_EQ(c.attention.bias, "true");
   EXPECT_EQ(c.ffn.kind, "relu");
   EXPECT_EQ(c.train.lr, 1.0);
   EXPECT_EQ(c.data.corpus, "詩.txt");
@@ -69,11 +69,12 @@ TEST(Config, NamesTheNearestKeyAndSection) {
   EXPECT_EQ(refusal("[probe]\nquantum = 1\n"),
             "unknown key 'probe.quantum' (run.toml:2); known in its section: every");
   EXPECT_EQ(refusal("[logging]\nlevel = 'x'\n"),
-            "unknown section [logging] (run.toml:1); known: model, model.attention, model.ffn, init, train, "
+            "unknown section [logging] (run.toml:1); known: model, model.attention, model.ffn, model.rope, "
+            "init, train, "
             "train.lr_scale, data, probe, fault");
   EXPECT_EQ(refusal("[trian]\nlr = 1\n"),
             "unknown section [trian] (run.toml:1); did you mean [train]? known: model, model.attention, "
-            "model.ffn, init, train, "
+            "model.ffn, model.rope, init, train, "
             "train.lr_scale, data, probe, fault");
 }
 

@@ -23,6 +23,8 @@ enum class Fault : std::uint8_t {
   hides_nan,        // a NaN becomes 0
   one_position,     // cannot do blocks of one
   evaluation,       // another result in evaluation
+  decoding,         // another result past the first position of a sequence that comes one at a time
+  future,           // reads the next position, and does not say so
   silent            // always 0
 };
 
@@ -41,10 +43,12 @@ class TanhOp final : public Op<R> {
     if (f_ == Fault::call_order) factor += R(1e-3) * static_cast<R>(++calls % 1000);
     if (f_ == Fault::watched && r.stat(0)) factor = R(1.0001);
     if (f_ == Fault::evaluation && r.mode() == Mode::eval) factor = R(1.0001);
+    if (f_ == Fault::decoding && r.position() > 0) factor = R(1.0001);
     if (f_ == Fault::silent) factor = 0;
     for (std::int64_t i = 0; i < x.rows; ++i)
       for (std::int64_t j = 0; j < x.cols; ++j) {
         R y = factor * std::tanh(a * x.row(i)[j]);
+        if (f_ == Fault::future && i + 1 < x.rows) y += R(1e-3) * x.row(i + 1)[j];
         if (f_ == Fault::hides_nan && !(std::abs(y) <= R(1))) y = 0;
         if (f_ == Fault::float_only && sizeof(R) == sizeof(float)) y = std::round(y * R(1024)) / R(1024);
         r.out().row(i)[j] = y;
@@ -119,8 +123,8 @@ void expect_found(const std::string& error, const std::string& part) {
 }
 
 TEST(ConformanceCanFail, AHealthyNormOfThisKindPasses) {
-  for (auto* check :
-       {gradients, floats, check_bits, check_nan, check_odd_sizes, check_training, check_shape_errors})
+  for (auto* check : {gradients, floats, check_bits, check_nan, check_odd_sizes, check_training,
+                      check_causality, check_decoding, check_shape_errors})
     EXPECT_EQ(result<Fault::none>(check), "");
 }
 
@@ -159,6 +163,14 @@ TEST(ConformanceCanFail, ABlockOfOneIsRefused) {
 
 TEST(ConformanceCanFail, EvaluationIsAnotherFunction) {
   expect_found(result<Fault::evaluation>(check_odd_sizes), "in evaluation");
+}
+
+TEST(ConformanceCanFail, ACacheThatIsAnotherFunction) {
+  expect_found(result<Fault::decoding>(check_decoding), "logits of position 1 are");
+}
+
+TEST(ConformanceCanFail, TheFutureIsRead) {
+  expect_found(result<Fault::future>(check_causality), "changes logits before it, and no op says so");
 }
 
 TEST(ConformanceCanFail, NothingIsLearned) {

@@ -33,6 +33,8 @@ TEST_P(Conformance, BitsDoNotDependOnHowItIsRun) { EXPECT_EQ(check_bits(GetParam
 TEST_P(Conformance, NanIsNeverHidden) { EXPECT_EQ(check_nan(GetParam()), ""); }
 TEST_P(Conformance, OddSizesWork) { EXPECT_EQ(check_odd_sizes(GetParam()), ""); }
 TEST_P(Conformance, TwentyStepsLowerTheLoss) { EXPECT_EQ(check_training(GetParam()), ""); }
+TEST_P(Conformance, NothingLaterIsSeenUnlessSaid) { EXPECT_EQ(check_causality(GetParam()), ""); }
+TEST_P(Conformance, OneAtATimeIsAllAtOnce) { EXPECT_EQ(check_decoding(GetParam()), ""); }
 TEST_P(Conformance, AWrongShapeIsRefused) { EXPECT_EQ(check_shape_errors(GetParam()), ""); }
 
 INSTANTIATE_TEST_SUITE_P(All, Conformance, testing::ValuesIn(subjects(tables())), [](const auto& info) {

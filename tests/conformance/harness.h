@@ -59,6 +59,14 @@ std::string check_odd_sizes(const Subject&);
 /// From its own start, 20 steps on a short repeating text lower the loss.
 std::string check_training(const Subject&);
 
+/// Another last token changes no logits before it, bit for bit, in training; where an op says that it sees
+/// the future, it does.
+std::string check_causality(const Subject&);
+
+/// One token at a time with its cache gives the logits of the whole sequence, at every length; or is refused,
+/// where an op sees the future.
+std::string check_decoding(const Subject&);
+
 /// A branch that writes one channel too many is refused while building, with the op and both sizes.
 std::string check_shape_errors(const Subject&);
 

@@ -11,10 +11,12 @@ namespace {
 
 using Names = std::vector<std::string>;
 
+// A choice of a model: an entry of a table, or one of a few settings that meet every entry (`settings`).
 struct Family {
   std::string name;
-  std::string& (*field)(DecoderSpec&);
+  void (*set)(DecoderSpec&, const std::string&);
   Names (*entries)(const Components&);
+  bool settings = false;
 };
 
 template <auto Table>
@@ -25,15 +27,43 @@ Names names_of(const Components& c) {
 }
 
 using S = DecoderSpec;
+using N = const std::string;
 const Family families[] = {
-    {"norm", [](S& s) -> std::string& { return s.norm; }, names_of<&Components::norm>},
-    {"weight", [](S& s) -> std::string& { return s.weight_param; }, names_of<&Components::weight>},
-    {"residual", [](S& s) -> std::string& { return s.residual; }, names_of<&Components::residual>},
-    {"position", [](S& s) -> std::string& { return s.position; }, names_of<&Components::position>},
-    {"attention", [](S& s) -> std::string& { return s.attention.kind; }, names_of<&Components::attention>},
-    {"ffn", [](S& s) -> std::string& { return s.ffn.kind; }, names_of<&Components::ffn>},
-    {"init", [](S& s) -> std::string& { return s.init.scheme; }, names_of<&Components::init>},
-    {"placement", [](S& s) -> std::string& { return s.placement; }, names_of<&Components::placement>},
+    {"norm", [](S& s, N& n) { s.norm = n; }, names_of<&Components::norm>},
+    {"weight", [](S& s, N& n) { s.weight_param = n; }, names_of<&Components::weight>},
+    {"residual", [](S& s, N& n) { s.residual = n; }, names_of<&Components::residual>},
+    {"position", [](S& s, N& n) { s.position = n; }, names_of<&Components::position>},
+    {"attention", [](S& s, N& n) { s.attention.kind = n; }, names_of<&Components::attention>},
+    {"ffn", [](S& s, N& n) { s.ffn.kind = n; }, names_of<&Components::ffn>},
+    {"init", [](S& s, N& n) { s.init.scheme = n; }, names_of<&Components::init>},
+    {"placement", [](S& s, N& n) { s.placement = n; }, names_of<&Components::placement>},
+    {"qk_norm",
+     [](S& s, N& n) {
+       s.attention.qk_norm = n;
+       if (n == "l2") s.attention.scale = "none";
+     },
+     [](const Components&) {
+       return Names{"none", "l2", "rms", "rms_all", "layer"};
+     },
+     true},
+    {"heads",
+     [](S& s, N& n) {
+       if (n == "gqa") s.n_head = 4, s.n_kv_head = 2;
+       if (n == "mqa") s.n_kv_head = 1;
+     },
+     [](const Components&) {
+       return Names{"mha", "gqa", "mqa"};
+     },
+     true},
+    {"scores",
+     [](S& s, N& n) {
+       if (n == "window") s.attention.window = 3;
+       if (n == "softcap") s.attention.softcap = 5;
+     },
+     [](const Components&) {
+       return Names{"all", "window", "softcap"};
+     },
+     true},
 };
 
 // What may be changed around an entry that refuses the plain model; the fewest changes that it accepts are
@@ -48,12 +78,14 @@ void (*const changes[])(S&) = {
     [](S& s) { s.init.residual_scale = false; },
     [](S& s) { s.init.scheme = "normal"; },
     [](S& s) { s.attention.scale = "mup"; },
+    [](S& s) { s.d_head = 4; },
 };
 
 // Settings under which an entry builds something else.
 struct Variant {
   std::string family, text;
   void (*apply)(S&);
+  std::string entry = {};  // the one that reads the setting, where that leaves no mark on the graph
 };
 const Variant variants[] = {
     {"norm", "no gain", [](S& s) { s.norm_affine = false; }},
@@ -63,7 +95,31 @@ const Variant variants[] = {
     {"norm", "learned embedding scale", [](S& s) { s.embedding_scale = "learned"; }},
     {"norm", "cumulative average", [](S& s) { s.norm_momentum = 0; }},
     {"residual", "three lanes", [](S& s) { s.residual_lanes = 3; }},
-    {"attention", "no bias", [](S& s) { s.attention.bias = false; }},
+    {"norm", "of the embeddings too",
+     [](S& s) { s.embedding_norm = s.norm != "batch"; }},  // of two values: all rounding
+    {"attention", "no bias", [](S& s) { s.attention.bias = "false"; }},
+    {"attention", "q, k, v bias", [](S& s) { s.attention.bias = "qkv"; }},
+    {"attention", "four heads, two of keys", [](S& s) { s.n_head = 4, s.n_kv_head = 2; }},
+    {"attention", "one head of keys", [](S& s) { s.n_kv_head = 1; }},
+    {"attention", "l2 norm", [](S& s) { s.attention.qk_norm = "l2", s.attention.scale = "none"; }},
+    {"attention", "rms norm, gain 1 + w",
+     [](S& s) { s.attention.qk_norm = "rms", s.norm_gain = "plus_one"; }},
+    {"attention", "rms norm of all heads", [](S& s) { s.attention.qk_norm = "rms_all", s.n_kv_head = 1; }},
+    {"attention", "layer norm", [](S& s) { s.attention.qk_norm = "layer"; }},
+    {"attention", "input as keys", [](S& s) { s.attention.qk_projection = false; }},
+    {"attention", "input as values", [](S& s) { s.attention.value_projection = false; }},
+    {"attention", "input as all",
+     [](S& s) { s.attention.qk_projection = s.attention.value_projection = false; }},
+    {"attention", "soft cap", [](S& s) { s.attention.softcap = 0.7; }, "mha"},
+    {"attention", "window", [](S& s) { s.attention.window = 2; }, "mha"},
+    {"attention", "capped logits", [](S& s) { s.logit_softcap = 0.8; }},
+    {"position", "interleaved", [](S& s) { s.rope.layout = "interleaved"; }, "rope"},
+    {"position", "partial", [](S& s) { s.rope.fraction = 0.5; }, "rope"},
+    {"position", "linear", [](S& s) { s.rope.scaling = "linear"; }, "rope"},
+    // one layer: deeper, what a cache holds was made of states of shorter sequences, turned by other angles
+    {"position", "dynamic",
+     [](S& s) { s.n_layer = 1, s.rope.scaling = "dynamic_ntk", s.rope.original_block_size = 3; }, "rope"},
+    {"position", "yarn", [](S& s) { s.rope.scaling = "yarn"; }, "rope"},
     {"ffn", "no bias", [](S& s) { s.ffn.bias = false; }},
     {"ffn", "top 1", [](S& s) { s.ffn.top_k = 1; }},
     {"init", "wider than the base", [](S& s) { s.init.base_d_model = 2; }},
@@ -90,7 +146,7 @@ DecoderSpec changed(unsigned set, const std::vector<Wanted>& wanted) {
   DecoderSpec s = small_spec();
   for (unsigned i = 0; i < std::size(changes); ++i)
     if (set >> i & 1u) changes[i](s);
-  for (const Wanted& w : wanted) w.family->field(s) = w.name;
+  for (const Wanted& w : wanted) w.family->set(s, w.name);
   return s;
 }
 
@@ -153,7 +209,7 @@ DecoderSpec small_spec() {
   s.n_layer = 2, s.d_model = 6, s.norm_groups = 2, s.n_head = 2, s.n_kv_head = 2, s.d_head = 3, s.d_ff = 10,
   s.block_size = 5;
   s.vocab_size = 11;
-  s.attention.bias = true;
+  s.attention.bias = "true";
   s.ffn.n_expert = 3, s.ffn.top_k = 2;
   s.ffn.balance_loss = 0.3, s.ffn.router_z_loss = 0.1;  // large enough for central differences to see
   return s;
@@ -161,7 +217,8 @@ DecoderSpec small_spec() {
 
 std::vector<Subject> subjects(const Components& c) {
   std::vector<Subject> all;
-  for (const Family& f : families)
+  for (const Family& f : families) {
+    if (f.settings) continue;  // they are variants of their entries
     for (const std::string& name : f.entries(c)) {
       const DecoderSpec base = adapted(f, name, c);
       all.push_back({f.name, name, "", base, &c});
@@ -169,12 +226,15 @@ std::vector<Subject> subjects(const Components& c) {
         if (v.family != f.name) continue;
         DecoderSpec s = base;
         v.apply(s);
+        if (!refusal(s, c).empty()) continue;
         // The momentum is the one setting that leaves no mark on the graph: it matters where there is state.
         const bool has_state = !build_decoder<double>(s, c, Mode::train, s.block_size).states.empty();
-        if (fingerprint(s, c) != fingerprint(base, c) || (has_state && s.norm_momentum != base.norm_momentum))
+        if (v.entry == name || fingerprint(s, c) != fingerprint(base, c) ||
+            (has_state && s.norm_momentum != base.norm_momentum))
           all.push_back({f.name, name, v.text, s, &c});
       }
     }
+  }
   return all;
 }
 

@@ -53,6 +53,23 @@ TEST(NormWrongAxis, CentresEachFeatureOverTheSequence) {
   }
 }
 
+// The first position sees itself alone: its context is the value of the head that it meets.
+TEST(KvHeadMapping, MeetsHeadsModuloTheirNumber) {
+  const std::vector<std::string> set = {"model.n_kv_head=2"};
+  const Pass p = with("kv_head_mapping", 1, set), h = healthy(set);
+  const auto met = [](const Pass& pass, std::size_t head) {
+    const auto &ctx = pass["blocks.0.attn.ctx"][0], &v = pass["blocks.0.attn.v"][0];
+    for (std::size_t kv = 0; kv < 2; ++kv)
+      if (std::abs(ctx[head * 8] - v[kv * 8]) < 1e-12 && std::abs(ctx[head * 8 + 7] - v[kv * 8 + 7]) < 1e-12)
+        return kv;
+    return std::size_t{99};
+  };
+  for (std::size_t head = 0; head < 4; ++head) {
+    EXPECT_EQ(met(h, head), head / 2);
+    EXPECT_EQ(met(p, head), head % 2);
+  }
+}
+
 TEST(NormInverted, MultipliesByTheVariance) {
   const Pass p = with("norm_inverted"), h = healthy();
   for (std::size_t i = 0; i < 32; ++i)

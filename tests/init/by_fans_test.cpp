@@ -54,7 +54,8 @@ TEST(ByFans, TablesTakeTheirStdAndBiasesAreZero) {
 
 TEST(ZeroLast, WhatIsWrittenStartsAtZero) {
   DecoderSpec s;
-  s.n_layer = 2, s.d_model = 8, s.n_head = 2, s.d_head = 4, s.d_ff = 6, s.block_size = 4, s.vocab_size = 9;
+  s.n_layer = 2, s.d_model = 8, s.n_head = s.n_kv_head = 2, s.d_head = 4, s.d_ff = 6, s.block_size = 4,
+  s.vocab_size = 9;
   s.init.scheme = "zero_last";
   const Components c;
   int zero = 0, drawn = 0;
@@ -89,7 +90,8 @@ TEST(TFixup, FactorsByDepth) {
 
 DecoderSpec mup_model(std::int64_t width) {
   DecoderSpec s;
-  s.n_layer = 2, s.d_model = width, s.n_head = 2, s.d_head = width / 2, s.d_ff = 2 * width, s.block_size = 4;
+  s.n_layer = 2, s.d_model = width, s.n_head = s.n_kv_head = 2, s.d_head = width / 2, s.d_ff = 2 * width,
+  s.block_size = 4;
   s.vocab_size = 9, s.init.scheme = "mup", s.init.base_d_model = 16, s.attention.scale = "mup";
   return s;
 }

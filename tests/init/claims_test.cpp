@@ -5,8 +5,8 @@
 #include <map>
 
 #include "plumb/base/rng.h"
+#include "plumb/kernel/activation.h"
 #include "plumb/kernel/matmul.h"
-#include "plumb/kernel/rows.h"
 #include "plumb/model/decoder.h"
 #include "tests/support/reference.h"
 
@@ -49,7 +49,7 @@ TEST(Claims, KaimingKeepsTheSecondMomentThroughRelu) {
   for (const auto& [scheme, square] : {std::pair{"kaiming", 1.0}, {"lecun", 0.5}}) {
     const Matrix<double> z = through(scheme, 1024, 512, 512);
     Matrix<double> y(z.rows, z.cols);
-    relu_forward<double>(z.view(), 1, y.view());
+    activation_forward<double>({.act = Act::relu}, z.view(), y.view());
     const Moments m = moments_of(y);
     EXPECT_NEAR(m.square, square, 0.02) << scheme;
     EXPECT_NEAR(m.square - m.mean * m.mean, square * (1 - 1 / std::acos(-1.0)), 0.02) << scheme;

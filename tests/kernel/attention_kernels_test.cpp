@@ -78,6 +78,7 @@ struct Problem {
   void copy(const Problem<Q>& p) {
     qkv.copy(p.qkv), d_o.copy(p.d_o), table.copy(p.table), d_qkv.copy(p.d_qkv), d_table.copy(p.d_table);
     biased = p.biased, overwrite = p.overwrite, distance.window = p.distance.window;
+    a.softcap = p.a.softcap, a.window = p.a.window;
   }
   View<R> q(const Guarded<R>& m) const { return m.view().columns(0, a.n_head * a.d_head); }
   View<R> k(const Guarded<R>& m) const {
@@ -118,6 +119,7 @@ TEST(AttentionKernel, PlainBackwardIsTheDerivative) {
       Problem<double> p(2, 5, 2, kv, 3), work(2, 5, 2, kv, 3);
       p.randomise(7, scale);
       p.biased = true;
+      if (kv == 1) p.a.softcap = 2, p.a.window = 3;
       p.d_table.fill([](std::int64_t, std::int64_t) { return 0.0; });
       p.run(true);
       work.copy(p);
@@ -180,6 +182,58 @@ TEST_P(AttentionSweep, FastIsPlain) {
         SCOPED_TRACE(testing::Message() << "T " << block << " D " << d << " KV " << kv);
         expect_twins(fast, plain);
       }
+  });
+}
+
+TEST_P(AttentionSweep, FastIsPlainInAWindowAndUnderACap) {
+  const std::int64_t block = GetParam();
+  for_each_target([&] {
+    for (const std::int64_t window : {1, 2, 7, 63, 64, 65, 100})
+      for (const double cap : {0.0, 0.5, 20.0}) {
+        Problem<float> fast(2, block, 4, 2, 12, 1);
+        Problem<double> plain(2, block, 4, 2, 12);
+        fast.randomise(unsigned(block * 1000 + window), 1);
+        fast.a.window = window, fast.a.softcap = cap;
+        fast.biased = window % 2 == 1;
+        fast.overwrite = cap == 0;
+        plain.copy(fast);
+        fast.run(false);
+        plain.run(true);
+        SCOPED_TRACE(testing::Message() << "T " << block << " window " << window << " cap " << cap);
+        expect_twins(fast, plain);
+      }
+  });
+}
+
+/// A window is what a bias of -inf beyond it would be.
+TEST(AttentionKernel, AWindowIsAMask) {
+  for_each_target([] {
+    for (const std::int64_t window : {3, 64, 70, 130}) {
+      Problem<float> cut(1, 130, 2, 1, 16);
+      Problem<double> masked(1, 130, 2, 1, 16);
+      cut.randomise(5, 1);
+      masked.copy(cut);
+      cut.a.window = window;
+      masked.a.window = 0, masked.biased = true, masked.distance.window = window - 1;
+      masked.table.fill([](std::int64_t, std::int64_t) { return 0.0; });
+      cut.run(false), masked.run(true);
+      const Allowed allowed(masked);
+      EXPECT_TRUE(near(cut.o, masked.o, allowed.o)) << window;
+      EXPECT_TRUE(near(cut.lse, masked.lse, allowed.score + 4 * kEps)) << window;
+      EXPECT_TRUE(near(cut.d_qkv, masked.d_qkv, allowed.grad)) << window;
+    }
+  });
+}
+
+/// No score passes the cap, and one far above it hardly learns.
+TEST(AttentionKernel, ACapBoundsScores) {
+  for_each_target([] {
+    Problem<float> p(1, 20, 1, 1, 8);
+    p.randomise(1, 50);
+    p.a.softcap = 30;
+    p.run(false);
+    EXPECT_LE(largest(p.max_logit.view()), 30);
+    EXPECT_GT(largest(p.max_logit.view()), 29);
   });
 }
 
@@ -258,41 +312,52 @@ std::vector<bool> rows_with_nan(View<float> dirty, View<float> clean) {
 }
 
 /// A NaN at position `at` reaches every position that sees it and no other; the others keep their bits.
+void expect_nan_stays(std::int64_t block, std::int64_t window, double cap, char what) {
+  const std::int64_t at = block / 2;
+  Problem<float> clean(1, block, 1, 1, 12), dirty(1, block, 1, 1, 12);
+  clean.randomise(3, 1);
+  clean.a.window = window, clean.a.softcap = cap;
+  dirty.copy(clean);
+  const View<float> target = what == 'q'   ? dirty.q(dirty.qkv)
+                             : what == 'k' ? dirty.k(dirty.qkv)
+                             : what == 'v' ? dirty.v(dirty.qkv)
+                                           : dirty.d_o.view();
+  target.row(at)[11] = NAN;
+  clean.run(false), dirty.run(false);
+  SCOPED_TRACE(testing::Message() << what << " block " << block << " window " << window);
+  const auto o = rows_with_nan(dirty.o.view(), clean.o.view());
+  const auto lse = rows_with_nan(dirty.lse.view(), clean.lse.view());
+  const auto top = rows_with_nan(dirty.max_logit.view(), clean.max_logit.view());
+  const auto entropy = rows_with_nan(dirty.entropy.view(), clean.entropy.view());
+  const auto dq = rows_with_nan(dirty.q(dirty.d_qkv), clean.q(clean.d_qkv));
+  const auto dk = rows_with_nan(dirty.k(dirty.d_qkv), clean.k(clean.d_qkv));
+  const auto dv = rows_with_nan(dirty.v(dirty.d_qkv), clean.v(clean.d_qkv));
+  const auto sees = [&](std::int64_t i, std::int64_t j) { return j <= i && j >= clean.a.first_key(i); };
+  std::vector<bool> seen_by_bad(std::size_t(block), false);
+  for (std::int64_t i = 0; i < block; ++i) {
+    const auto r = std::size_t(i);
+    const bool query_bad = what == 'q' ? i == at : (what == 'k' || what == 'v') && sees(i, at);
+    EXPECT_EQ(o[r], query_bad);
+    EXPECT_EQ(lse[r], query_bad && what != 'v');
+    EXPECT_EQ(top[r], query_bad && what != 'v');
+    EXPECT_EQ(entropy[r], query_bad && what != 'v');
+    const bool gradient_bad = query_bad || (what == 'g' && i == at);
+    EXPECT_EQ(dq[r], gradient_bad);
+    for (std::int64_t j = 0; j < block && gradient_bad; ++j)
+      if (sees(i, j)) seen_by_bad[std::size_t(j)] = true;
+  }
+  for (std::int64_t j = 0; j < block; ++j) {
+    EXPECT_EQ(dk[std::size_t(j)], seen_by_bad[std::size_t(j)]) << j;
+    EXPECT_EQ(dv[std::size_t(j)], what != 'v' && seen_by_bad[std::size_t(j)]) << j;
+  }
+}
+
 TEST(AttentionKernel, NaNReachesWhatSeesItAndNothingElse) {
   for_each_target([] {
     for (const std::int64_t block : {1, 9, 64, 100})
       for (const char what : {'q', 'k', 'v', 'g'}) {
-        const std::int64_t at = block / 2;
-        Problem<float> clean(1, block, 1, 1, 12), dirty(1, block, 1, 1, 12);
-        clean.randomise(3, 1);
-        dirty.copy(clean);
-        const View<float> target = what == 'q'   ? dirty.q(dirty.qkv)
-                                   : what == 'k' ? dirty.k(dirty.qkv)
-                                   : what == 'v' ? dirty.v(dirty.qkv)
-                                                 : dirty.d_o.view();
-        target.row(at)[11] = NAN;
-        clean.run(false), dirty.run(false);
-        SCOPED_TRACE(testing::Message() << what << " block " << block);
-        const auto o = rows_with_nan(dirty.o.view(), clean.o.view());
-        const auto lse = rows_with_nan(dirty.lse.view(), clean.lse.view());
-        const auto top = rows_with_nan(dirty.max_logit.view(), clean.max_logit.view());
-        const auto entropy = rows_with_nan(dirty.entropy.view(), clean.entropy.view());
-        const auto dq = rows_with_nan(dirty.q(dirty.d_qkv), clean.q(clean.d_qkv));
-        const auto dk = rows_with_nan(dirty.k(dirty.d_qkv), clean.k(clean.d_qkv));
-        const auto dv = rows_with_nan(dirty.v(dirty.d_qkv), clean.v(clean.d_qkv));
-        for (std::int64_t i = 0; i < block; ++i) {
-          const auto r = std::size_t(i);
-          const bool query_bad = what == 'q' ? i == at : (what == 'k' || what == 'v') && i >= at;
-          EXPECT_EQ(o[r], query_bad);
-          EXPECT_EQ(lse[r], query_bad && what != 'v');
-          EXPECT_EQ(top[r], query_bad && what != 'v');
-          EXPECT_EQ(entropy[r], query_bad && what != 'v');
-          EXPECT_EQ(dq[r], query_bad || (what == 'g' && i == at));
-          const bool seen_by_bad =
-              what == 'k' || what == 'v' || i <= at;  // a later bad query sees every key before it
-          EXPECT_EQ(dk[r], seen_by_bad);
-          EXPECT_EQ(dv[r], what == 'v' ? false : seen_by_bad);
-        }
+        for (const std::int64_t window : {0, 3, 70}) expect_nan_stays(block, window, 0, what);
+        expect_nan_stays(block, 20, 5, what);
       }
   });
 }

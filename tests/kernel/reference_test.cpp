@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "plumb/kernel/activation.h"
 #include "plumb/kernel/adamw.h"
 #include "plumb/kernel/attention.h"
 #include "plumb/kernel/rows.h"
@@ -89,29 +90,24 @@ TYPED_TEST(ReferenceTest, RmsNormOfTheChaptersExample) {
   EXPECT_TRUE(matches(y, e, e.out("y"), What::value));
 }
 
-template <class R, class Forward, class Backward>
-void check_activation(const char* name, Forward&& forward, Backward&& backward) {
+template <class R>
+void check_activation(const char* name, const Activation& a) {
   const Entry& e = reference(name);
   const Matrix<R> x(e.in("x")), dy(x.rows, x.cols, R(1));
   Matrix<R> y(x.rows, x.cols), dx(x.rows, x.cols);
-  forward(x.view(), y.view());
-  backward(dy.view(), x.view(), dx.sink());
-  EXPECT_TRUE(matches(y, e, e.out("y"), What::value));
-  EXPECT_TRUE(matches(dx, e, e.grad("x"), What::gradient));
+  activation_forward<R>(a, x.view(), y.view());
+  activation_backward<R>(a, dy.view(), x.view(), dx.sink());
+  EXPECT_TRUE(matches(y, e, e.out("y"), What::value)) << name;
+  EXPECT_TRUE(matches(dx, e, e.grad("x"), What::gradient)) << name;
 }
 
-TYPED_TEST(ReferenceTest, Gelu) {
+TYPED_TEST(ReferenceTest, Activations) {
   using R = TypeParam;
-  check_activation<R>(
-      "gelu_erf", [](View<const R> x, View<R> y) { gelu_forward<R>(x, 1, y); },
-      [](View<const R> dy, View<const R> x, Sink<R> dx) { gelu_backward<R>(dy, x, 1, dx); });
-}
-
-TYPED_TEST(ReferenceTest, Relu) {
-  using R = TypeParam;
-  check_activation<R>(
-      "relu", [](View<const R> x, View<R> y) { relu_forward<R>(x, 1, y); },
-      [](View<const R> dy, View<const R> x, Sink<R> dx) { relu_backward<R>(dy, x, 1, dx); });
+  check_activation<R>("gelu_erf", {.act = Act::gelu});
+  check_activation<R>("gelu_tanh", {.act = Act::gelu_tanh});
+  check_activation<R>("relu", {.act = Act::relu});
+  check_activation<R>("silu", {.act = Act::silu});
+  check_activation<R>("tanh", {.act = Act::tanh});
 }
 
 TYPED_TEST(ReferenceTest, CrossEntropyLeavesIgnoredRowsOut) {
@@ -191,11 +187,16 @@ struct Attended {
   Matrix<R> q, k, v, o, lse, entropy, max_logit;
   std::vector<R> scratch;
 
-  explicit Attended(const Entry& e)
+  explicit Attended(const Entry& e, double softcap = 0)
       : q(heads_last<R>(e.in("q"))), k(heads_last<R>(e.in("k"))), v(heads_last<R>(e.in("v"))) {
     const Tensor& t = e.in("q");
-    shape = {t.dim(0),         t.dim(2), t.dim(1),
-             e.in("k").dim(1), t.dim(3), 1 / std::sqrt(static_cast<double>(t.dim(3)))};
+    shape = {.n_seq = t.dim(0),
+             .block = t.dim(2),
+             .n_head = t.dim(1),
+             .n_kv_head = e.in("k").dim(1),
+             .d_head = t.dim(3),
+             .scale = 1 / std::sqrt(static_cast<double>(t.dim(3))),
+             .softcap = softcap};
     o = q;
     lse = entropy = max_logit = Matrix<R>(q.rows, shape.n_head);
     scratch.resize(attention_scratch<R>(shape));
@@ -207,9 +208,10 @@ struct Attended {
 
 TYPED_TEST(ReferenceTest, CausalAttentionWithAnyNumberOfKeyHeads) {
   using R = TypeParam;
-  for (const char* name : {"attention_causal_mha", "attention_causal_gqa", "attention_causal_mqa"}) {
+  for (const char* name :
+       {"attention_causal_mha", "attention_causal_gqa", "attention_causal_mqa", "attention_softcap"}) {
     const Entry& e = reference(name);
-    Attended<R> a(e);
+    Attended<R> a(e, name == std::string("attention_softcap") ? e.param("cap") : 0);
     EXPECT_TRUE(matches(heads_first(a.o, e.out("o")), e, e.out("o"), What::value));
 
     const Matrix<R> dy = heads_last<R>(e.in("dy"));

@@ -88,7 +88,8 @@ void compare(const std::string& mode, const DecoderSpec& s, const Components& c 
 
 DecoderSpec tiny(const std::string& placement, bool final_norm) {
   DecoderSpec s;
-  s.n_layer = 2, s.d_model = 8, s.n_head = 2, s.d_head = 4, s.d_ff = 16, s.block_size = 6, s.vocab_size = 11;
+  s.n_layer = 2, s.d_model = 8, s.n_head = s.n_kv_head = 2, s.d_head = 4, s.d_ff = 16, s.block_size = 6,
+  s.vocab_size = 11;
   s.placement = placement, s.final_norm = final_norm;
   return s;
 }

@@ -135,7 +135,7 @@ TEST(Norms, PoolingOverPositionsIsSaidAndCannotDecode) {
   const Components c;
   for (const NormEntry& e : c.norm) {
     DecoderSpec s;
-    s.norm = e.name, s.d_model = 8, s.n_head = 2, s.d_head = 4, s.n_layer = 1;
+    s.norm = e.name, s.d_model = 8, s.n_head = s.n_kv_head = 2, s.d_head = 4, s.n_layer = 1;
     const bool pools = e.name == "batch" || e.name == "group" || e.name == "instance";
     EXPECT_EQ(build_decoder<double>(s, c, Mode::train, 4).sees_future(), pools) << e.name;
     EXPECT_EQ(e.pitfalls.find("sees the future") != std::string_view::npos, pools) << e.name;

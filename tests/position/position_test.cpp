@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "plumb/kernel/attention.h"
+#include "plumb/position/rope.h"
 #include "tests/support/run_component.h"
 
 namespace plumb {
@@ -52,7 +53,12 @@ TYPED_TEST(AlibiAttention, IsTheReferences) {
   using R = TypeParam;
   const Entry& e = reference("attention_alibi");
   const std::int64_t n_head = e.in("q").dim(1), t = e.in("q").dim(2), d = e.in("q").dim(3);
-  const AttentionShape shape{1, t, n_head, n_head, d, 1 / std::sqrt(static_cast<double>(d))};
+  const AttentionShape shape{.n_seq = 1,
+                             .block = t,
+                             .n_head = n_head,
+                             .n_kv_head = n_head,
+                             .d_head = d,
+                             .scale = 1 / std::sqrt(static_cast<double>(d))};
   const Matrix<R> q = test::heads_last<R>(e.in("q")), k = test::heads_last<R>(e.in("k")),
                   v = test::heads_last<R>(e.in("v")), dy = test::heads_last<R>(e.in("dy"));
   Matrix<R> o(t, n_head * d), lse(t, n_head), dq(t, n_head * d), dk(t, n_head * d), dv(t, n_head * d);
@@ -82,6 +88,111 @@ TEST(Sinusoidal, AddsSinesAndCosines) {
     for (std::size_t j = 0; j < 4; ++j) EXPECT_NEAR(ran.y.data[4 * i + j], 0.25 + want[j], 1e-15);
   }
   EXPECT_EQ(ran.grads.at("x").data, x.data);
+}
+
+template <class R>
+std::shared_ptr<const Rotation<R>> rope_of(const DecoderSpec& s, std::int64_t rows) {
+  return choose(position_table(), "position", "rope", s).template make<R>(s)->rotation(rows);
+}
+
+DecoderSpec rope_spec(std::int64_t d_head, const std::string& layout = "half") {
+  DecoderSpec s;
+  s.d_head = d_head, s.rope.layout = layout;
+  return s;
+}
+
+template <class R>
+class RopeReference : public testing::Test {};
+TYPED_TEST_SUITE(RopeReference, Reals);
+
+TYPED_TEST(RopeReference, TurnsBothLayouts) {
+  using R = TypeParam;
+  for (const auto& [name, layout] :
+       {std::pair{"rope_half_split", "half"}, {"rope_interleaved", "interleaved"}}) {
+    const Entry& e = reference(name);
+    const std::int64_t n_head = e.in("x").dim(0), t = e.in("x").dim(1), d = e.in("x").dim(2);
+    const auto with_batch = [](test::Tensor x) {
+      x.shape.insert(x.shape.begin(), 1);
+      return x;
+    };
+    const Matrix<R> x = test::heads_last<R>(with_batch(e.in("x"))),
+                    dy = test::heads_last<R>(with_batch(e.in("dy")));
+    Matrix<R> y(t, n_head * d), dx(t, n_head * d);
+    const auto rope = rope_of<R>(rope_spec(d, layout), t);
+    rope->turn(x.view(), y.sink(), 0, t, false);
+    rope->turn(dy.view(), dx.sink(), 0, t, true);
+    EXPECT_TRUE(matches(test::heads_first(y, with_batch(e.out("y"))), e, e.out("y"), test::What::value))
+        << name;
+    EXPECT_TRUE(matches(test::heads_first(dx, with_batch(e.grad("x"))), e, e.grad("x"), test::What::gradient))
+        << name;
+  }
+}
+
+// Past the positions that are kept too: by 1000.
+TEST(Rope, ScoresDependOnDistancesAlone) {
+  const Entry& e = reference("rope_relative_property");
+  const auto rope = rope_of<double>(rope_spec(8), 6);
+  std::vector<double> dots;
+  for (const auto& [m, n] : {std::pair{5, 2}, {3, 0}})
+    for (const int shift : {0, 7, 1000}) {
+      Matrix<double> q(e.in("q")), k(e.in("k"));
+      rope->turn(q.view(), q.sink(), m + shift, m + shift + 1, false);
+      rope->turn(k.view(), k.sink(), n + shift, n + shift + 1, false);
+      double dot = 0;
+      for (std::size_t i = 0; i < 8; ++i) dot += q.data[i] * k.data[i];
+      dots.push_back(dot);
+    }
+  EXPECT_TRUE(test::close(dots, e.out("dots"), {e.rtol, e.atol}));
+}
+
+TEST(Rope, AnglesOfYarnNtkAndLinear) {
+  DecoderSpec::Rope r;
+  r.factor = 4, r.original_block_size = 2048;
+  const auto close = [&](const char* scaling, const char* entry, const char* tensor) {
+    r.scaling = scaling;
+    const Entry& e = reference(entry);
+    EXPECT_TRUE(test::close(rope_angles(r, 64, 2048).frequency, e.out(tensor), {e.rtol, e.atol})) << scaling;
+  };
+  close("none", "yarn_d64", "inv_freq_base");
+  close("linear", "yarn_d64", "inv_freq_pi");
+  close("yarn", "yarn_d64", "inv_freq_code");
+  close("ntk", "ntk_d64", "inv_freq");
+  r.scaling = "yarn";
+  EXPECT_NEAR(rope_angles(r, 64, 2048).magnitude, reference("yarn_d64").out("mscale").scalar(), 1e-12);
+  r.scaling = "ntk";
+  for (const int d : {8, 16, 32, 64, 128}) {
+    const double base = reference("ntk_bases").out("d" + std::to_string(d)).scalar();
+    EXPECT_NEAR(rope_angles(r, d, 1).frequency[1], std::pow(base, -2.0 / d), 1e-12) << d;
+  }
+}
+
+TEST(Rope, DynamicNtkFollowsTheLength) {
+  const Entry& e = reference("dynamic_ntk_d64");
+  DecoderSpec::Rope r;
+  r.scaling = "dynamic_ntk", r.original_block_size = 2048;
+  for (const int factor : {1, 2, 4})
+    for (const int n : {1000, 2048, 4096, 8192}) {
+      r.factor = factor;
+      const double want = e.out("factor" + std::to_string(factor) + "_n" + std::to_string(n)).scalar();
+      EXPECT_NEAR(dynamic_ntk_base(r, 64, n), want, 1e-9 * want);
+    }
+}
+
+// The rest of a head passes through; d is what turns.
+TEST(Rope, APartTurnsAsAHeadOfItsOwnWidth) {
+  DecoderSpec part = rope_spec(8);
+  part.rope.fraction = 0.5;
+  Matrix<double> x(3, 16), y(3, 16), head(3, 4), turned(3, 4);
+  for (std::size_t i = 0; i < 48; ++i) x.data[i] = 0.1 * static_cast<double>(i) - 2;
+  rope_of<double>(part, 3)->turn(x.view(), y.sink(), 0, 3, false);
+  for (int h = 0; h < 2; ++h) {
+    for (std::int64_t t = 0; t < 3; ++t)
+      for (std::int64_t j = 0; j < 4; ++j) head.view().row(t)[j] = x.view().row(t)[8 * h + j];
+    rope_of<double>(rope_spec(4), 3)->turn(head.view(), turned.sink(), 0, 3, false);
+    for (std::int64_t t = 0; t < 3; ++t)
+      for (std::int64_t j = 0; j < 8; ++j)
+        EXPECT_EQ(y.view().row(t)[8 * h + j], j < 4 ? turned.view().row(t)[j] : x.view().row(t)[8 * h + j]);
+  }
 }
 
 }  // namespace

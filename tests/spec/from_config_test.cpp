@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tests/support/error_text.h"
+#include "tests/support/reference.h"
 
 namespace plumb {
 namespace {
@@ -23,7 +24,9 @@ bool same(const DecoderSpec& a, const DecoderSpec& b) { return spec_to_json(a) =
 
 // DecoderSpec's own defaults are the chapter's model too; config and spec must agree.
 TEST(SpecFromConfig, AnEmptyConfigIsTheDefaultSpec) {
-  EXPECT_TRUE(same(spec_of(""), DecoderSpec{})) << spec_to_json(spec_of("")).dump();
+  DecoderSpec want;
+  want.n_kv_head = want.kv_heads();
+  EXPECT_TRUE(same(spec_of(""), want)) << spec_to_json(spec_of("")).dump();
 }
 
 TEST(SpecFromConfig, CopiesWhatWasSaid) {
@@ -39,7 +42,7 @@ TEST(SpecFromConfig, CopiesWhatWasSaid) {
   EXPECT_EQ(spec.vocab_size, 77);
   EXPECT_EQ(spec.norm, "rms");
   EXPECT_EQ(spec.residual_lanes, 4);
-  EXPECT_TRUE(spec.attention.bias);
+  EXPECT_EQ(spec.attention.bias, "true");
   EXPECT_EQ(spec.ffn.kind, "swiglu");
   EXPECT_EQ(spec.init.std, 0.05);
 }
@@ -117,11 +120,11 @@ TEST(SpecFields, CoverTheConfigsModelAndInit) {
   std::size_t in_config = 0;
   for (const auto& field : config_fields())
     if (field.section.starts_with("model") || field.section == "init") ++in_config;
-  EXPECT_EQ(shared, in_config);
+  EXPECT_EQ(shared + 2, in_config);  // eight_thirds and multiple_of become d_ff
   const auto flaws = static_cast<std::size_t>(
       std::ranges::count_if(spec_fields(), [](const auto& f) { return f.section == "flaws"; }));
-  // n_kv_head, vocab_size, ignore_index; [train]'s precision and norm_reduce; what only faults set
-  EXPECT_EQ(spec_fields().size(), shared + 5 + flaws);
+  // vocab_size, ignore_index; [train]'s precision and norm_reduce; what only faults set
+  EXPECT_EQ(spec_fields().size(), shared + 4 + flaws);
   Config narrow;
   narrow.train.precision = "bf16_pure", narrow.train.norm_reduce = "storage";
   const DecoderSpec s = spec_from_config(narrow, 1200);
@@ -163,7 +166,7 @@ TEST(SpecJson, SettingsYoungerThanTheSpecHaveTheirDefaults) {
                      "x");
   DecoderSpec want;
   want.n_layer = 2, want.d_model = 8, want.n_head = 2, want.d_head = 4, want.d_ff = 16, want.block_size = 4;
-  want.n_kv_head = 2, want.vocab_size = 11, want.norm = "rms", want.ffn.kind = "relu";
+  want.vocab_size = 11, want.norm = "rms", want.ffn.kind = "relu";
   EXPECT_TRUE(same(old, want)) << spec_to_json(old).dump();
   EXPECT_EQ(error_text([] {
               Json json = spec_to_json(DecoderSpec{});
@@ -171,6 +174,44 @@ TEST(SpecJson, SettingsYoungerThanTheSpecHaveTheirDefaults) {
               spec_from_json(json, "a.safetensors");
             }),
             "ffn (a.safetensors) must be an object, but is an integer; correct it there");
+}
+
+// Llama's rule: int(2/3 4 d) rounded up to a multiple.
+TEST(SpecFromConfig, EightThirds) {
+  const test::Entry& e = test::reference("swiglu_hidden_size");
+  for (const auto& [d, multiple] :
+       {std::pair{128, 1}, {128, 32}, {512, 64}, {768, 64}, {4096, 256}, {5120, 256}, {8192, 256}}) {
+    Config c;
+    c.model.d_model = d, c.ffn.eight_thirds = true, c.ffn.multiple_of = multiple;
+    EXPECT_EQ(static_cast<double>(spec_from_config(c, 100).d_ff),
+              e.out(fmt::format("d{}_multiple{}", d, multiple)).scalar());
+  }
+  Config c;
+  c.ffn.eight_thirds = true, c.model.d_ff = 352, c.places["model.d_ff"] = "run.toml:3";
+  EXPECT_EQ(spec_from_config(c, 100).d_ff, 352);  // as a resolved config has it
+  c.model.d_ff = 300;
+  EXPECT_NE(test::error_text([&] { spec_from_config(c, 100); }).find("makes it 352"), std::string::npos);
+}
+
+TEST(SpecFromConfig, FewerHeadsOfKeys) {
+  Config c;
+  EXPECT_EQ(spec_from_config(c, 100).n_kv_head, 4);
+  c.model.n_kv_head = 2;
+  EXPECT_EQ(spec_from_config(c, 100).n_kv_head, 2);
+  c.model.n_head = 8;
+  EXPECT_EQ(spec_from_config(c, 100).n_kv_head, 2);
+}
+
+// A bias was true or false before it could be "qkv"; both are read, from a config and from an older spec.
+TEST(SpecFromConfig, ABiasIsTrueFalseOrQkv) {
+  Config c;
+  c.attention.bias = "qkv";
+  const DecoderSpec s = spec_from_config(c, 100);
+  EXPECT_TRUE(s.attention.qkv_bias() && !s.attention.out_bias());
+  std::string text = spec_to_json(s).dump();
+  text.replace(text.find("\"qkv\""), 5, "true");
+  const DecoderSpec old = spec_from_json(Json::parse(text, "spec"), "spec");
+  EXPECT_TRUE(old.attention.qkv_bias() && old.attention.out_bias());
 }
 
 }  // namespace

@@ -1,0 +1,60 @@
+// plumb explain: what a component is.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plumb/base/error.h"
+#include "plumb/base/text.h"
+#include "plumb/cli/flags.h"
+#include "plumb/study/explain.h"
+
+namespace plumb::cli {
+namespace {
+
+// Without a name: what there is.
+void list(const std::vector<Explanation>& all) {
+  std::string family;
+  for (const Explanation& x : all) {
+    if (x.family != family) fmt::print("{}{}  ({} = …)\n", family.empty() ? "" : "\n", x.family, x.key);
+    family = x.family;
+    fmt::print("  {:<18} {}\n", x.name, x.purpose);
+  }
+}
+
+}  // namespace
+
+int explain_command(const Flags& f) {
+  const Components c;
+  std::vector<Explanation> all = explanations(c), wanted;
+  if (f.args.empty() && !f.json) {
+    list(all);
+    return 0;
+  }
+  for (const std::string& name : f.args) {
+    bool found = false;
+    for (const Explanation& x : all)
+      if (x.name == name || x.family == name || x.family + "." + x.name == name)
+        wanted.push_back(x), found = true;
+    if (found) continue;
+    std::vector<std::string> known = family_names(c);
+    for (const Explanation& x : all)
+      if (std::ranges::find(known, x.name) == known.end()) known.push_back(x.name);
+    const auto near = nearest_name(name, known);
+    bad_input("no component is called '{}'{}; `plumb explain` lists them", name,
+              near ? fmt::format(" (did you mean '{}'?)", *near) : std::string());
+  }
+  if (f.args.empty()) wanted = std::move(all);
+  for (Explanation& x : wanted) x.example = worked_example(c, x);
+  if (f.json) {
+    Json entries = Json::array(), j = Json::object();
+    for (const Explanation& x : wanted) entries.push_back(explanation_json(x));
+    j["entries"] = std::move(entries);
+    fmt::print("{}\n", j.dump());
+    return 0;
+  }
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    fmt::print("{}{}", i ? "\n" : "", explanation_text(wanted[i]));
+  return 0;
+}
+
+}  // namespace plumb::cli
