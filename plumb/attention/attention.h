@@ -34,9 +34,10 @@ struct ScoreRule {
 /// mask.
 template <class R>
 struct AttentionContext {
-  std::shared_ptr<const ScoreBias<R>> bias = {};     // may be empty
-  Value table = {};                                  // the parameter it reads; id < 0: none
-  std::shared_ptr<const Rotation<R>> rotation = {};  // of q and k; may be empty
+  std::shared_ptr<const ScoreBias<R>> bias = {};           // may be empty
+  Value table = {};                                        // the parameter it reads; id < 0: none
+  std::shared_ptr<const Rotation<R>> rotation = {};        // of q and k; may be empty
+  std::shared_ptr<const Rotation<R>> local_rotation = {};  // in layers with a window; empty: the same
   Mask mask = {};
 };
 

@@ -37,7 +37,8 @@ class Mha final : public Attention<R> {
     q = qk_norm(b, q, s_, true, name + ".q_norm", layer);
     k = qk_norm(b, k, s_, false, name + ".k_norm", layer);
     AttentionContext<R> seen = context;
-    seen.mask.window = a.window;
+    seen.mask.window = a.window_of(layer);
+    if (seen.mask.window > 0 && context.local_rotation) seen.rotation = context.local_rotation;
     const ScoreRule rule{s_.n_head, s_.kv_heads(), scale(), a.softcap};
     const Value ctx = b.point(name + ".ctx", causal_attention(b, q, k, v, rule, seen, name));
     if (!a.output_projection) return b.point(name + ".out", ctx);
@@ -105,6 +106,7 @@ extern constexpr AttentionEntry mha = attention_entry<Mha>({
                 "of h / group read other heads' keys, and load every checkpoint without an error.",
     .fields = "model.n_head, model.n_kv_head, model.d_head, model.attention.scale, model.attention.bias, "
               "model.attention.qk_norm, model.attention.softcap, model.attention.window, "
+              "model.attention.full_every, "
               "model.attention.qk_projection, "
               "model.attention.value_projection, model.attention.output_projection",
     .refuses = mha_refuses,

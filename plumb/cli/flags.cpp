@@ -63,6 +63,9 @@ void sample_options(CLI::App& sub, Flags& f) {
   sub.add_option("--seed", f.seed, "the same seed gives the same text")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000'000'000}));
   sub.add_option("--samples", f.samples, "how many texts")->check(CLI::Range(1, 10'000));
+  sub.add_option("--ids", f.ids,
+                 "token ids in place of a prompt: 5,3,9; also of a checkpoint in Hugging Face's layout");
+  sub.add_flag("--logits", f.logits, "with --ids: no sampling; the logits after each of them, as JSON");
 }
 
 void eval_options(CLI::App& sub, Flags& f) {
@@ -109,7 +112,7 @@ constexpr Command commands[] = {
      "plumb resume runs/20260101-120000", "RUN", "its folder", resume_command, resume_options},
     {"sample", "Writes text with a trained model.",
      "plumb sample runs/first --prompt 'The ' --temperature 0.8\n  plumb sample runs/first --samples 10 "
-     "--seed 1",
+     "--seed 1\n  plumb sample path/to/hf-model --ids 5,3,9 --logits",
      "RUN", "a run folder or a checkpoint", sample_command, sample_options, false},
     {"eval", "Validation loss of a trained model, also past the training length, and by position.",
      "plumb eval runs/first\n  plumb eval runs/first --block-sizes 64,128,256", "RUN",

@@ -28,6 +28,8 @@ struct Flags {
   std::int64_t tokens = 0, top_k = 0, samples = 1;
   double temperature = 1;
   std::int64_t seed = 0;
+  std::string ids;  // "5,3,9"
+  bool logits = false;
   // eval
   std::string block_sizes;  // "64,128,256"
   // inspect
@@ -55,6 +57,9 @@ Json baselines_json(const Baselines&);
 
 /// The corpus of that name, or a text file; what takes long is said on standard error.
 Corpus open_corpus(const std::string& name, bool quiet);
+
+/// `sample` on token ids: of a run, or of a checkpoint in Hugging Face's layout.
+int sample_ids(const Flags&);
 
 /// The commands, one file each. Each returns the exit status.
 int train_command(const Flags&);

@@ -18,6 +18,8 @@ namespace plumb::cli {
 int sample_command(const Flags& f) {
   if (f.args.size() != 1) bad_input("name one run or checkpoint: `plumb sample runs/… --prompt 'The '`");
   if (std::isnan(f.temperature)) bad_input("--temperature is no number; give one from 0 to 100");
+  if (!f.ids.empty()) return sample_ids(f);
+  if (f.logits) bad_input("--logits needs token ids: `plumb sample MODEL --ids 5,3,9 --logits`");
   const Opened run = open_run(f.args.front(), Components{});
   note_faults(run.info.config, f.quiet);
   const DecoderSpec& spec = run.info.spec;

@@ -36,6 +36,7 @@ struct ModelConfig {
   std::string position = "learned";
   std::optional<bool> tied_embeddings;  // true, unless the init scheme unties
   std::string embedding_scale = "none";
+  bool head_bias = false;
   bool embedding_norm = false;
   std::string position_overflow = "error";
   double logit_softcap = 0;
@@ -47,12 +48,12 @@ struct AttentionConfig {
   std::string bias = "false";
   std::string qk_norm = "none";
   double softcap = 0;
-  std::int64_t window = 0;
+  std::int64_t window = 0, full_every = 0;
   bool qk_projection = true, value_projection = true, output_projection = true;
 };
 
 struct RopeConfig {
-  double base = 10000;
+  double base = 10000, local_base = 0;
   std::string layout = "half";
   double fraction = 1;
   std::string scaling = "none";

@@ -49,6 +49,7 @@ void add_model(Rows& rows) {
       "the head shares the embedding's matrix; default: true, unless init.scheme unties it");
   row("embedding_scale", &M::embedding_scale, one_of({"none", "sqrt_d", "learned"}),
       "what token embeddings are multiplied by; learned: a scalar, sqrt(d_model) at the start");
+  row("head_bias", &M::head_bias, any(), "logits have a bias; needs tied_embeddings = false (Phi)");
   row("embedding_norm", &M::embedding_norm, any(),
       "a norm of the token embeddings, before positions (BLOOM)");
   row("position_overflow", &M::position_overflow, one_of({"error", "clamp"}),
@@ -77,6 +78,8 @@ void add_attention(Rows& rows) {
       "c: scores become c tanh(s / c) before the mask (Gemma 2: 50); 0: off");
   row("window", &A::window, between(0, max_size),
       "keys that a query sees, itself included; 0: all before it");
+  row("full_every", &A::full_every, between(0, 4096),
+      "with a window: every so many layers the last sees all keys (Gemma 2: 2, Gemma 3: 6); 0: none does");
   row("qk_projection", &A::qk_projection, any(),
       "false: queries and keys are the input itself, cut into heads");
   row("value_projection", &A::value_projection, any(), "false: values are the input itself, cut into heads");
@@ -111,6 +114,8 @@ void add_rope(Rows& rows) {
   };
   using P = RopeConfig;
   row("base", &P::base, more_than(1), "pair i turns by base^(-2i/d) a position");
+  row("local_base", &P::local_base, at_least(0),
+      "base in the layers that have a window, without scaling (Gemma 3: 10000); 0: the same");
   row("layout", &P::layout, one_of({"half", "interleaved"}),
       "which columns are a pair; half: i and i + d/2 (Llama); interleaved: 2i and 2i + 1");
   row("fraction", &P::fraction, {.low = 0, .high = 1, .low_open = true}, "share of each head that turns");

@@ -247,7 +247,7 @@ bool is_stored_transposed(const SourceTensor& t) { return !t.strides.empty() && 
 SourceTensor in_stored_order(const SourceTensor& t) {
   SourceTensor stored = t;
   if (!is_stored_transposed(t)) return stored;
-  View view = t.view().transposed();
+  StridedView view = t.view().transposed();
   if (view.is_contiguous()) view.strides.clear();
   stored.shape = std::move(view.sizes);
   stored.strides = std::move(view.strides);

@@ -25,7 +25,7 @@ struct SourceTensor {
   std::vector<std::int64_t> strides;  // in elements, of a view of a PyTorch storage; empty: contiguous
   std::string unread;                 // "sparse", "complex" …: why its values are not read; empty: they are
 
-  View view() const { return {shape, strides}; }
+  StridedView view() const { return {shape, strides}; }
   std::uint64_t size() const;   // elements
   std::uint64_t bytes() const;  // size() elements of `type`
 };

@@ -90,6 +90,8 @@ class HfConfig {
 
   explicit operator bool() const { return !config_.is_null(); }
   std::string model_type() const;
+  /// What counts in it, as it came.
+  const Json& json() const { return config_; }
 
   struct Number {
     std::string key;

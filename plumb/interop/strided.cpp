@@ -14,7 +14,7 @@ struct Dim {
 };
 
 // The dims that tell: without those of one element, and neighbours that lie one behind the other as one.
-std::vector<Dim> joined(const View& view) {
+std::vector<Dim> joined(const StridedView& view) {
   std::vector<Dim> dims;
   for (std::size_t i = 0; i < view.sizes.size(); ++i) {
     const Dim d{static_cast<std::uint64_t>(view.sizes[i]), static_cast<std::uint64_t>(view.strides[i])};
@@ -53,7 +53,7 @@ void read_run(const FileReader& file, std::uint64_t at, std::uint64_t n, std::ui
 
 }  // namespace
 
-std::optional<std::uint64_t> View::elements() const {
+std::optional<std::uint64_t> StridedView::elements() const {
   constexpr std::uint64_t most = std::numeric_limits<std::int64_t>::max();
   std::uint64_t n = 1;
   for (const std::int64_t size : sizes) {
@@ -64,7 +64,7 @@ std::optional<std::uint64_t> View::elements() const {
   return n;
 }
 
-std::optional<std::uint64_t> View::extent(std::uint64_t room) const {
+std::optional<std::uint64_t> StridedView::extent(std::uint64_t room) const {
   if (std::ranges::find(sizes, 0) != sizes.end()) return 0;
   if (room == 0) return {};
   std::uint64_t last = 0;
@@ -77,17 +77,17 @@ std::optional<std::uint64_t> View::extent(std::uint64_t room) const {
   return last + 1;
 }
 
-bool View::is_contiguous() const {
+bool StridedView::is_contiguous() const {
   if (std::ranges::find(sizes, 0) != sizes.end()) return true;
   const std::vector<Dim> dims = joined(*this);
   return dims.size() == 1 && (dims[0].size == 1 || dims[0].stride == 1);
 }
 
-bool View::is_transposed() const {
+bool StridedView::is_transposed() const {
   return sizes.size() == 2 && sizes[0] > 1 && sizes[1] > 1 && strides[0] < strides[1];
 }
 
-bool View::is_affordable(std::uint64_t room) const {
+bool StridedView::is_affordable(std::uint64_t room) const {
   if (is_transposed()) return transposed().is_affordable(room);
   const auto n = elements();
   const std::uint64_t limit = std::max(always, room > UINT64_MAX / times ? room : room * times);
@@ -99,7 +99,7 @@ bool View::is_affordable(std::uint64_t room) const {
   return steps * inner.stride + 1 <= limit / rows;
 }
 
-void read_view(const FileReader& file, std::uint64_t base, const View& view, std::size_t element,
+void read_view(const FileReader& file, std::uint64_t base, const StridedView& view, std::size_t element,
                std::uint64_t first, std::span<std::byte> out, std::vector<std::byte>& window) {
   const std::vector<Dim> dims = joined(view);
   const Dim inner = dims.back();

@@ -11,7 +11,7 @@
 namespace plumb {
 
 /// Sizes and strides in elements, as many of each, none negative.
-struct View {
+struct StridedView {
   std::vector<std::int64_t> sizes, strides;
 
   std::optional<std::uint64_t> elements() const;  // nothing when the product does not fit 63 bits
@@ -22,7 +22,7 @@ struct View {
   bool is_contiguous() const;
   /// Two sizes, of which the first moves in smaller steps than the second: a transposed matrix.
   bool is_transposed() const;
-  View transposed() const { return {{sizes[1], sizes[0]}, {strides[1], strides[0]}}; }
+  StridedView transposed() const { return {{sizes[1], sizes[0]}, {strides[1], strides[0]}}; }
   /// Whether reading all of it (transposed where it is) passes over no more than sixteen times the `room`
   /// elements of the storage, or sixteen million. A view of four bytes may claim to have a trillion elements.
   bool is_affordable(std::uint64_t room) const;
@@ -30,7 +30,7 @@ struct View {
 
 /// Fills `out` with the elements of `element` bytes from `first` on; the view begins at byte `base` of the
 /// file. `window` is the memory that it uses: a megabyte.
-void read_view(const FileReader& file, std::uint64_t base, const View& view, std::size_t element,
+void read_view(const FileReader& file, std::uint64_t base, const StridedView& view, std::size_t element,
                std::uint64_t first, std::span<std::byte> out, std::vector<std::byte>& window);
 
 }  // namespace plumb

@@ -89,7 +89,7 @@ class Archive {
     const std::string_view element_name = of.substr(of.rfind('.') + 1);
     const auto type =
         v.form == TensorForm::typed ? type_of_dtype(element_name) : type_of_storage(element_name);
-    View view{numbers(t, item(t, v, 2, Kind::tuple)), numbers(t, item(t, v, 3, Kind::tuple))};
+    StridedView view{numbers(t, item(t, v, 2, Kind::tuple)), numbers(t, item(t, v, 3, Kind::tuple))};
     if (view.sizes.size() != view.strides.size()) wrong(t, "has sizes that do not fit its strides");
     t.shape = view.sizes;
     if (!type) {

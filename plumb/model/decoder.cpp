@@ -79,9 +79,11 @@ class Decoder {
     x = b.point("embed", x);
     const auto bias = position_->bias(b);
     const auto& flaws = s_.flaws;
+    const std::int64_t rows = b.context() > 0 ? b.context() : block;
     context_ = {bias.rule,
                 bias.table,
-                position_->rotation(b.context() > 0 ? b.context() : block),
+                position_->rotation(rows),
+                position_->rotation(rows, true),
                 {flaws.mask_ahead, flaws.mask_finite, flaws.mask_value}};
 
     Value stream = residual_->open(b, x);
@@ -99,7 +101,7 @@ class Decoder {
     x = b.point("final_norm", x);
     if (const double scale = init_->logit_scale(); scale != 1) x = scaled(b, scale, x, "head.scaled");
     Value logits = s_.tied_embeddings ? b.product(x, table, std::nullopt, "head")
-                                      : b.linear(x, {"head", vocabulary, Role::readout, false, -1});
+                                      : b.linear(x, {"head", vocabulary, Role::readout, s_.head_bias, -1});
     if (s_.logit_softcap > 0) logits = softcapped(b, logits, s_.logit_softcap, "head.capped");
     logits = b.point("logits", logits);
     token_loss(b, logits, s_.ignore_index, loss);
@@ -251,6 +253,8 @@ DecoderSpec spec_of(const Config& config, std::int64_t vocab_size, const Compone
 }
 
 void check_spec(const DecoderSpec& s, const Components& c) {
+  if (s.head_bias && s.tied_embeddings)
+    bad_input("model.head_bias = true needs a head of its own; set model.tied_embeddings = false");
   if (s.embedding_norm && s.norm == "none")
     bad_input(
         "model.embedding_norm = true asks for a norm of the embeddings, but model.norm = \"none\"; name a "

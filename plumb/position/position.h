@@ -19,9 +19,10 @@ struct Position {
   virtual Value embed(Builder<R>&, Value x) const { return x; }
   /// Asked once a model.
   virtual Bias bias(Builder<R>&) const { return {}; }
-  /// For sequences of so many positions; shared by all layers.
-  virtual std::shared_ptr<const Rotation<R>> rotation(std::int64_t rows) const {
-    (void)rows;
+  /// For sequences of so many positions; shared by all layers, but for those with a window where `local`
+  /// gives another.
+  virtual std::shared_ptr<const Rotation<R>> rotation(std::int64_t rows, bool local = false) const {
+    (void)rows, (void)local;
     return {};
   }
 };

@@ -119,8 +119,12 @@ template <class R>
 class RopePosition final : public Position<R> {
  public:
   explicit RopePosition(const DecoderSpec& s) : s_(s) {}
-  std::shared_ptr<const Rotation<R>> rotation(std::int64_t rows) const override {
-    return std::make_shared<Rope<R>>(s_, rows);
+  std::shared_ptr<const Rotation<R>> rotation(std::int64_t rows, bool local) const override {
+    if (!local) return std::make_shared<Rope<R>>(s_, rows);
+    if (s_.rope.local_base <= 0) return {};
+    DecoderSpec s = s_;
+    s.rope.base = s_.rope.local_base, s.rope.scaling = "none";
+    return std::make_shared<Rope<R>>(s, rows);
   }
 
  private:
@@ -188,9 +192,9 @@ extern constexpr PositionEntry rope = position_entry<RopePosition>({
         "them unturned. Past the "
         "first layer its keys were still made of states of a shorter sequence, so logits are not quite those "
         "of one pass.",
-    .fields =
-        "model.rope.base, model.rope.layout, model.rope.fraction, model.rope.scaling, model.rope.factor, "
-        "model.rope.original_block_size",
+    .fields = "model.rope.base, model.rope.local_base, model.rope.layout, model.rope.fraction, "
+              "model.rope.scaling, model.rope.factor, "
+              "model.rope.original_block_size",
     .refuses = rope_refuses,
 });
 }  // namespace entries::position

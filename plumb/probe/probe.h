@@ -86,19 +86,20 @@ void write_metric(StepRow& row, const std::vector<P>& parts, bool per_layer) {
 /// A probe of one point, or of one in each block. S has
 ///   metric, point, dir                     its name in the trace, and where it looks ("blocks.{i}.out",
 ///   forward) P measure(View<const float>, block)    of one shard's value; rows are positions, `block` to a
-///   sequence; may also take the attention's window  double value(const P&)                 of the parts of
+///   sequence; may also take the layer's window      double value(const P&)                 of the parts of
 ///   all shards
 template <class S>
 class PointProbe final : public Probe {
  public:
   explicit PointProbe(const DecoderSpec& s)
-      : block_(s.block_size), window_(s.attention.window), parts_(per_layer ? s.n_layer : 1) {}
+      : block_(s.block_size), attention_(s.attention), parts_(per_layer ? s.n_layer : 1) {}
   bool wants(std::string_view point, Dir dir) const override {
     return dir == S::dir && index_of(point, S::point) >= 0;
   }
   void begin(int n_shard) override { parts_.begin(n_shard); }
   void at(std::string_view point, Dir, View<float> v, int shard) override {
-    parts_.add(shard, index_of(point, S::point), measure(v, block_, window_));
+    const int index = index_of(point, S::point);
+    parts_.add(shard, index, measure(v, block_, attention_.window_of(index)));
   }
   void merge(int) override { parts_.merge(); }
   void write(StepRow& row) const override { write_metric<S>(row, parts_.total(), per_layer); }
@@ -112,7 +113,8 @@ class PointProbe final : public Probe {
   }
   using Part = decltype(measure({}, 0, 0));
   static constexpr bool per_layer = S::point.find("{i}") != std::string_view::npos;
-  std::int64_t block_, window_;
+  std::int64_t block_;
+  DecoderSpec::Attention attention_;
   Parts<Part> parts_;
 };
 

@@ -81,6 +81,7 @@ Rows all_rows() {
   top("position", &S::position);
   top("tied_embeddings", &S::tied_embeddings);
   top("embedding_scale", &S::embedding_scale);
+  top("head_bias", &S::head_bias);
   top("embedding_norm", &S::embedding_norm);
   top("position_overflow", &S::position_overflow);
   top("logit_softcap", &S::logit_softcap);
@@ -90,6 +91,7 @@ Rows all_rows() {
   attention("qk_norm", &S::Attention::qk_norm);
   attention("softcap", &S::Attention::softcap);
   attention("window", &S::Attention::window);
+  attention("full_every", &S::Attention::full_every);
   attention("qk_projection", &S::Attention::qk_projection);
   attention("value_projection", &S::Attention::value_projection);
   attention("output_projection", &S::Attention::output_projection);
@@ -99,6 +101,7 @@ Rows all_rows() {
     });
   };
   rope("base", &S::Rope::base);
+  rope("local_base", &S::Rope::local_base);
   rope("layout", &S::Rope::layout);
   rope("fraction", &S::Rope::fraction);
   rope("scaling", &S::Rope::scaling);

@@ -36,6 +36,7 @@ struct DecoderSpec {
   bool tied_embeddings = true;
   std::string embedding_scale =
       "none";  // what token embeddings are multiplied by: none | sqrt_d | learned (sqrt_d at the start)
+  bool head_bias = false;       // logits have a bias, where the head is a matrix of its own
   bool embedding_norm = false;  // a norm of the token embeddings, before positions
   std::string position_overflow =
       "error";               // learned positions past block_size: error | clamp (they read the last row)
@@ -51,12 +52,19 @@ struct DecoderSpec {
     std::string qk_norm = "none";                        // none | l2 | rms | rms_all | layer
     double softcap = 0;       // c > 0: scores are c tanh(s / c), before bias and mask
     std::int64_t window = 0;  // keys that a query sees, itself included; 0: all
+    std::int64_t full_every =
+        0;  // with a window: every so many layers, the last of each, see all keys; 0: none
+    /// The window of a layer, 0 where it sees all.
+    std::int64_t window_of(std::int64_t layer) const {
+      return full_every > 0 && (layer + 1) % full_every == 0 ? 0 : window;
+    }
     bool qkv_bias() const { return bias != "false"; }
     bool out_bias() const { return bias == "true"; }
   } attention;
 
   struct Rope {
     double base = 10000;
+    double local_base = 0;        // of the layers with a window, without scaling; 0: as the others
     std::string layout = "half";  // half: pairs (i, i + d/2); interleaved: (2i, 2i + 1)
     double fraction = 1;          // of each head that turns
     std::string scaling = "none";

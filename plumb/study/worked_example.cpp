@@ -114,7 +114,7 @@ Lines of_position(const Components& c, const std::string& name) {
   DecoderSpec s = tiny();
   s.n_head = s.n_kv_head = 2, s.d_head = 4, s.d_model = 8;
   const auto position = made(c.position, name, s);
-  if (const auto turn = position->rotation(4)) {
+  if (const auto turn = position->rotation(4, false)) {
     Numbers q{4, 4, {}}, y{4, 4, Row(16)};
     for (int t = 0; t < 4; ++t) q.data.insert(q.data.end(), {1, 1, 0, 0});
     turn->turn({q.data.data(), 4, 4, 4}, {{y.data.data(), 4, 4, 4}, true}, 0, 4, false);

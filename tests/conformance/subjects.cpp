@@ -112,6 +112,13 @@ const Variant variants[] = {
      [](S& s) { s.attention.qk_projection = s.attention.value_projection = false; }},
     {"attention", "soft cap", [](S& s) { s.attention.softcap = 0.7; }, "mha"},
     {"attention", "window", [](S& s) { s.attention.window = 2; }, "mha"},
+    {"attention", "a window in every other layer, turned by another base",
+     [](S& s) {
+       s.attention.window = 2, s.attention.full_every = 2;
+       s.position = "rope", s.d_head = 4, s.rope.local_base = 50;
+     },
+     "mha"},
+    {"attention", "bias on the logits", [](S& s) { s.tied_embeddings = false, s.head_bias = true; }},
     {"attention", "capped logits", [](S& s) { s.logit_softcap = 0.8; }},
     {"position", "interleaved", [](S& s) { s.rope.layout = "interleaved"; }, "rope"},
     {"position", "partial", [](S& s) { s.rope.fraction = 0.5; }, "rope"},

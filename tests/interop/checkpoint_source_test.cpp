@@ -52,16 +52,17 @@ TEST(CheckpointSource, ReadsEveryTypeAsFloats) {
 }
 
 // Element (i, j, k) of a view of the numbers 0, 1, 2 … is i, j and k times the strides.
-TEST(View, IsReadByItsStrides) {
+TEST(StridedView, IsReadByItsStrides) {
   const test::TempDir dir;
   std::string data = "***";
   for (int i = 0; i < 5000; ++i) data += little_endian(static_cast<std::uint64_t>(i), 2);
   write_file_atomic(dir / "x", data);
   const FileReader file(dir / "x");
-  for (const View& v :
-       {View{{7, 9}, {9, 1}}, View{{7, 9}, {1, 7}}, View{{7, 9}, {0, 0}}, View{{7, 9}, {20, 2}},
-        View{{7}, {600}}, View{{3, 4, 5}, {20, 5, 1}}, View{{3, 4, 5}, {1, 1, 3}},
-        View{{3, 1, 5}, {5, 999, 1}}, View{{1, 1}, {4, 4}}, View{{2, 3, 4}, {12, 4, 0}}, View{{}, {}}}) {
+  for (const StridedView& v :
+       {StridedView{{7, 9}, {9, 1}}, StridedView{{7, 9}, {1, 7}}, StridedView{{7, 9}, {0, 0}},
+        StridedView{{7, 9}, {20, 2}}, StridedView{{7}, {600}}, StridedView{{3, 4, 5}, {20, 5, 1}},
+        StridedView{{3, 4, 5}, {1, 1, 3}}, StridedView{{3, 1, 5}, {5, 999, 1}}, StridedView{{1, 1}, {4, 4}},
+        StridedView{{2, 3, 4}, {12, 4, 0}}, StridedView{{}, {}}}) {
     std::vector<std::uint64_t> expected{0};
     for (std::size_t d = 0; d < v.sizes.size(); ++d) {
       std::vector<std::uint64_t> next;
@@ -88,23 +89,25 @@ TEST(View, IsReadByItsStrides) {
   }
 }
 
-TEST(View, SaysHowFarItReaches) {
+TEST(StridedView, SaysHowFarItReaches) {
   const std::int64_t most = INT64_MAX;
-  EXPECT_EQ((View{{2, 2}, {2, 1}}.extent(4)), 4U);
-  EXPECT_EQ((View{{2, 2}, {2, 1}}.extent(3)), std::nullopt);
-  EXPECT_EQ((View{{2, 2}, {most, most}}.extent(UINT64_MAX)), UINT64_MAX);
-  EXPECT_EQ((View{{3, 2}, {most, most}}.extent(UINT64_MAX)), std::nullopt);
-  EXPECT_EQ((View{{most, most}, {0, 0}}.extent(1)), 1U);
-  EXPECT_EQ((View{{1}, {1}}.extent(0)), std::nullopt);
-  EXPECT_EQ((View{{0, most}, {most, 1}}.extent(0)), 0U);
-  EXPECT_EQ((View{{most, 2}, {0, 0}}.elements()), std::nullopt);
-  EXPECT_EQ((View{{most, most, 0}, {0, 0, 0}}.elements()), std::nullopt);
-  EXPECT_EQ((View{{0, most, most}, {0, 0, 0}}.elements()), 0U);
-  EXPECT_TRUE((View{{4096, 4096}, {0, 0}}.is_affordable(1)));
-  EXPECT_FALSE((View{{4096, 4097}, {0, 0}}.is_affordable(1)));
-  EXPECT_TRUE((View{{100'000, 50'000}, {1, 100'000}}.is_affordable(5'000'000'000)));  // a transposed matrix
-  EXPECT_FALSE((View{{100'000, 50'000}, {1, 1}}.is_affordable(150'000)));  // a row that is read over and over
-  EXPECT_FALSE((View{{most, 1}, {0, 1}}.is_affordable(1)));
+  EXPECT_EQ((StridedView{{2, 2}, {2, 1}}.extent(4)), 4U);
+  EXPECT_EQ((StridedView{{2, 2}, {2, 1}}.extent(3)), std::nullopt);
+  EXPECT_EQ((StridedView{{2, 2}, {most, most}}.extent(UINT64_MAX)), UINT64_MAX);
+  EXPECT_EQ((StridedView{{3, 2}, {most, most}}.extent(UINT64_MAX)), std::nullopt);
+  EXPECT_EQ((StridedView{{most, most}, {0, 0}}.extent(1)), 1U);
+  EXPECT_EQ((StridedView{{1}, {1}}.extent(0)), std::nullopt);
+  EXPECT_EQ((StridedView{{0, most}, {most, 1}}.extent(0)), 0U);
+  EXPECT_EQ((StridedView{{most, 2}, {0, 0}}.elements()), std::nullopt);
+  EXPECT_EQ((StridedView{{most, most, 0}, {0, 0, 0}}.elements()), std::nullopt);
+  EXPECT_EQ((StridedView{{0, most, most}, {0, 0, 0}}.elements()), 0U);
+  EXPECT_TRUE((StridedView{{4096, 4096}, {0, 0}}.is_affordable(1)));
+  EXPECT_FALSE((StridedView{{4096, 4097}, {0, 0}}.is_affordable(1)));
+  EXPECT_TRUE(
+      (StridedView{{100'000, 50'000}, {1, 100'000}}.is_affordable(5'000'000'000)));  // a transposed matrix
+  EXPECT_FALSE(
+      (StridedView{{100'000, 50'000}, {1, 1}}.is_affordable(150'000)));  // a row that is read over and over
+  EXPECT_FALSE((StridedView{{most, 1}, {0, 1}}.is_affordable(1)));
 }
 
 }  // namespace

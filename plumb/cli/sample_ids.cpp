@@ -1,0 +1,118 @@
+// plumb sample --ids: token ids in, token ids or logits out; for models without a tokenizer of ours.
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "plumb/base/error.h"
+#include "plumb/base/json.h"
+#include "plumb/cli/flags.h"
+#include "plumb/cli/interrupt.h"
+#include "plumb/interop/import.h"
+#include "plumb/model/decoder.h"
+#include "plumb/train/opened.h"
+#include "plumb/train/sampler.h"
+
+namespace plumb::cli {
+namespace {
+
+struct Model {
+  DecoderSpec spec;
+  ParamStore<float> store;
+};
+
+// A folder with a config.json is Hugging Face's; everything else is a run or a checkpoint of ours.
+Model open_model(const std::string& what) {
+  std::error_code ignored;
+  if (std::filesystem::exists(std::filesystem::path(what) / "config.json", ignored)) {
+    Imported made = import_model(what, Components{});
+    return {made.spec, std::move(made.store)};
+  }
+  Opened run = open_run(what, Components{});
+  return {run.info.spec, std::move(run.store)};
+}
+
+std::vector<std::int32_t> parse_ids(const std::string& text, std::int64_t vocab_size) {
+  std::vector<std::int32_t> ids;
+  for (const char *at = text.data(), *end = at + text.size();;) {
+    std::int32_t id = -1;
+    const auto [stop, bad] = std::from_chars(at, end, id);
+    if (bad != std::errc() || (stop != end && *stop != ','))
+      bad_input("--ids '{}' is no list of token ids; write for example --ids 5,3,9", text);
+    if (id < 0 || id >= vocab_size)
+      bad_input("--ids has {}; the model's ids are 0 to {}", id, vocab_size - 1);
+    ids.push_back(id);
+    if (stop == end) return ids;
+    at = stop + 1;
+  }
+}
+
+struct Rows final : Hook<float> {
+  std::vector<std::vector<float>> rows;
+  bool wants(std::string_view point, Dir dir) const override {
+    return point == "logits" && dir == Dir::forward;
+  }
+  void at(std::string_view, Dir, View<float> v, int) override {
+    for (std::int64_t i = 0; i < v.rows; ++i) rows.emplace_back(v.row(i), v.row(i) + v.cols);
+  }
+};
+
+// Of one pass over all of the ids.
+Json logits_of(Model& m, const std::vector<std::int32_t>& ids) {
+  Rows logits;
+  Hook<float>* hooks[] = {&logits};
+  ThreadPool pool(0);
+  const auto n = static_cast<std::int64_t>(ids.size());
+  auto plan = make_plan<float>(m.spec, Components{}, m.store, {.mode = Mode::eval, .batch = 1, .block = n},
+                               pool, hooks);
+  plan.loss(ids, std::vector<std::int32_t>(ids.size(), static_cast<std::int32_t>(m.spec.ignore_index)));
+  Json all = Json::array();
+  for (const auto& row : logits.rows) {
+    Json one = Json::array();
+    for (const float x : row) one.push_back(static_cast<double>(x));
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+}  // namespace
+
+int sample_ids(const Flags& f) {
+  if (!f.prompt.empty()) bad_input("--ids and --prompt are two beginnings; give one");
+  if (f.samples != 1) bad_input("--ids takes one sample; leave --samples out");
+  Model m = open_model(f.args.front());
+  std::vector<std::int32_t> ids = parse_ids(f.ids, m.spec.vocab_size);
+  Json j = Json::object();
+  j["model"] = f.args.front();
+  if (f.logits) {
+    j["logits"] = logits_of(m, ids);
+    fmt::print("{}\n", j.dump());
+    return 0;
+  }
+  const auto used = static_cast<std::int64_t>(ids.size());
+  const std::int64_t wanted = f.tokens > 0 ? f.tokens : 20;
+  if (m.spec.position == "learned" && m.spec.position_overflow == "error" &&
+      used + wanted > m.spec.block_size)
+    bad_input("learned positions end at block_size {}: after {} ids at most {} can follow; lower --tokens",
+              m.spec.block_size, used, std::max<std::int64_t>(0, m.spec.block_size - used));
+  CachedDecoder decoder(m.spec, Components{}, m.store, std::min(m.spec.block_size, used + wanted));
+  const Sampling how{f.temperature, f.top_k, static_cast<std::uint64_t>(f.seed)};
+  listen_for_interrupts();
+  std::span<const float> logits;
+  for (const std::int32_t id : ids) logits = decoder.next(id);
+  for (std::int64_t i = 0; i < wanted && !interrupted(); ++i) {
+    ids.push_back(draw(logits, how, 0, i));
+    if (!f.json) fmt::print("{}{}", i ? "," : "", ids.back());
+    if (i + 1 < wanted) logits = decoder.next(ids.back());
+  }
+  if (!f.json) {
+    fmt::print("\n");
+  } else {
+    Json all = Json::array();
+    for (const std::int32_t id : ids) all.push_back(id);
+    j["ids"] = std::move(all);
+    fmt::print("{}\n", j.dump());
+  }
+  return interrupted() ? 130 : 0;
+}
+
+}  // namespace plumb::cli
