@@ -71,6 +71,7 @@ int inspect_command(const Flags&);
 int compare_command(const Flags&);
 int runs_command(const Flags&);
 int init_command(const Flags&);
+int check_command(const Flags&);
 int explain_command(const Flags&);
 int params_command(const Flags&);
 int bench_command(const Flags&);
