@@ -190,6 +190,7 @@ Value qk_norm(Builder<R>& b, Value x, const DecoderSpec& s, bool is_query, const
                                            : s.kv_heads(),
                 .eps = s.norm_eps,
                 .centred = kind == "layer",
+                .bias = kind == "layer" && s.norm_bias,
                 .l2 = kind == "l2",
                 .plus_one = s.norm_gain == "plus_one"};
   rule.temperature = rule.l2 && is_query;
@@ -203,7 +204,7 @@ Value qk_norm(Builder<R>& b, Value x, const DecoderSpec& s, bool is_query, const
   };
   double var = 1;
   if (!rule.l2) param(rule.plus_one ? ".w" : ".gamma", Role::norm_gain, Shape{width}, rule.plus_one ? 0 : 1);
-  if (rule.centred) param(".beta", Role::norm_bias, Shape{width}, 0);
+  if (rule.bias) param(".beta", Role::norm_bias, Shape{width}, 0);
   if (rule.l2) var /= static_cast<double>(width.n);
   if (rule.temperature) {
     // Henry et al. 2020, section 3.3: L is the 97.5th percentile of lengths; here every sequence is as long.

@@ -1,11 +1,12 @@
 // Normalisation of queries and keys, head by head.
 //
-//   l2     y = g x / |x|: Henry et al. 2020, arXiv 2010.04245, eq. 3 (g learned, for queries alone; 1 for
-//   keys) rms    y = gamma x / sqrt(mean x^2 + eps), gamma shared by the heads: Qwen3, Gemma 3 layer  y =
-//   gamma (x - mean) / sqrt(var + eps) + beta, likewise: Dehghani et al. 2023, arXiv 2302.05442, section 2
+//   l2     y = g x / |x|, g learned, for queries alone; 1 for keys
+//   rms    y = gamma x / sqrt(mean x^2 + eps), gamma shared by the heads
+//   layer  y = gamma (x - mean) / sqrt(var + eps) + beta, likewise
 //
-// Shapes: x, y (B, T, heads·D); gamma, beta (D); g a scalar; kept: 1/std and mean (B, T, heads). Gradients:
-// dx and those of the parameters as their sinks say; parameters sum over heads in order.
+// l2: Henry et al. 2020, arXiv 2010.04245, eq. 3; rms: Qwen3, Gemma 3; layer: Dehghani et al. 2023, arXiv
+// 2302.05442, section 2. Shapes: x, y (B, T, heads·D); gamma, beta (D); g a scalar; kept: 1/std and mean (B, T,
+// heads). Gradients: dx and those of the parameters as their sinks say; parameters sum over heads in order.
 #pragma once
 #include <cmath>
 
@@ -18,8 +19,8 @@ namespace plumb {
 struct HeadNorm {
   std::int64_t heads = 1;
   double eps = 1e-5;
-  bool centred = false, l2 = false, plus_one = false;  // plus_one: gamma is 1 + the parameter
-  bool temperature = false;                            // of l2: there is a g
+  bool centred = false, bias = false, l2 = false, plus_one = false;  // plus_one: gamma is 1 + the parameter
+  bool temperature = false;                                          // of l2: there is a g
 };
 
 // Inputs: x; of l2 then g if there is one, of the others gamma and, when centred, beta.
@@ -40,8 +41,8 @@ class HeadNormOp final : public Op<R> {
     for (std::int64_t h = 0; h < n_.heads; ++h) {
       const auto head = [&](auto v) { return v.columns(h * width_, width_); };
       if (n_.centred)
-        layer_norm_forward<R>(head(r.in(0)), gamma, r.in(2), n_.eps, head(r.out()), r.kept(1).columns(h, 1),
-                              r.kept(0).columns(h, 1));
+        layer_norm_forward<R>(head(r.in(0)), gamma, n_.bias ? r.in(2) : View<const R>{}, n_.eps,
+                              head(r.out()), r.kept(1).columns(h, 1), r.kept(0).columns(h, 1));
       else
         rms_norm_forward<R>(head(r.in(0)), gamma, n_.eps, head(r.out()), r.kept(0).columns(h, 1));
     }
@@ -50,7 +51,7 @@ class HeadNormOp final : public Op<R> {
   void backward(Run<R>& r) const override {
     const View<const R> gamma = gain(r);
     const Sink<R> dx = r.din(0), dgain = has_gain() ? r.din(1) : Sink<R>{},
-                  dbeta = n_.centred ? r.din(2) : Sink<R>{};
+                  dbeta = n_.bias ? r.din(2) : Sink<R>{};
     const View<R> sum{static_cast<R*>(r.scratch()) + width_, 1, width_, width_};
     for (std::int64_t h = 0; h < n_.heads; ++h) {
       const auto head = [&](auto v) { return v ? v.columns(h * width_, width_) : v; };

@@ -105,7 +105,8 @@ extern constexpr AttentionEntry mha = attention_entry<Mha>({
                 "n_kv_head instead "
                 "of h / group read other heads' keys, and load every checkpoint without an error.",
     .fields = "model.n_head, model.n_kv_head, model.d_head, model.attention.scale, model.attention.bias, "
-              "model.attention.qk_norm, model.attention.softcap, model.attention.window, "
+              "model.attention.qk_norm, model.norm_eps, model.norm_gain, model.norm_bias, "
+              "model.attention.softcap, model.attention.window, "
               "model.attention.full_every, "
               "model.attention.qk_projection, "
               "model.attention.value_projection, model.attention.output_projection",

@@ -6,6 +6,7 @@
 #include "plumb/config/config.h"
 #include "plumb/data/baselines.h"
 #include "plumb/data/text_corpus.h"
+#include "plumb/spec/spec.h"
 
 namespace plumb::cli {
 
@@ -60,6 +61,8 @@ Corpus open_corpus(const std::string& name, bool quiet);
 
 /// `sample` on token ids: of a run, or of a checkpoint in Hugging Face's layout.
 int sample_ids(const Flags&);
+/// How many tokens are to follow `used` ones: --tokens, or up to where positions end, or 200. bad_input when they end before.
+std::int64_t tokens_wanted(const Flags&, const DecoderSpec&, std::int64_t used);
 
 /// The commands, one file each. Each returns the exit status.
 int train_command(const Flags&);

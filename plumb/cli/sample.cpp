@@ -33,13 +33,7 @@ int sample_command(const Flags& f) {
         unknown);
 
   const auto used = static_cast<std::int64_t>(prompt.size());
-  const bool bounded = spec.position == "learned";  // has no row past block_size
-  const std::int64_t room = bounded ? spec.block_size - used : 200;
-  const std::int64_t wanted = f.tokens > 0 ? f.tokens : room;
-  if (bounded && (room < 1 || wanted > room))
-    bad_input("learned positions end at block_size {}: after a prompt of {} tokens at most {} can follow; {}",
-              spec.block_size, used, std::max<std::int64_t>(0, room),
-              room < 1 ? "shorten the prompt" : "lower --tokens");
+  const std::int64_t wanted = tokens_wanted(f, spec, used);
 
   CachedDecoder decoder(spec, Components{}, run.store, spec.block_size);
   const Sampling how{f.temperature, f.top_k, static_cast<std::uint64_t>(f.seed)};

@@ -7,6 +7,7 @@
 #include "plumb/base/json.h"
 #include "plumb/cli/flags.h"
 #include "plumb/cli/interrupt.h"
+#include "plumb/cli/say.h"
 #include "plumb/interop/import.h"
 #include "plumb/model/decoder.h"
 #include "plumb/train/opened.h"
@@ -18,17 +19,22 @@ namespace {
 struct Model {
   DecoderSpec spec;
   ParamStore<float> store;
+  std::int32_t never;  // not drawn
+  std::vector<std::string> faults = {};
 };
 
 // A folder with a config.json is Hugging Face's; everything else is a run or a checkpoint of ours.
-Model open_model(const std::string& what) {
+Model open_model(const std::string& what, bool quiet) {
   std::error_code ignored;
   if (std::filesystem::exists(std::filesystem::path(what) / "config.json", ignored)) {
     Imported made = import_model(what, Components{});
-    return {made.spec, std::move(made.store)};
+    for (const std::string& w : made.warnings)
+      if (!quiet) say("note: {}\n", w);
+    return {made.spec, std::move(made.store), -1};
   }
   Opened run = open_run(what, Components{});
-  return {run.info.spec, std::move(run.store)};
+  note_faults(run.info.config, quiet);
+  return {run.info.spec, std::move(run.store), CharTokenizer::unknown_id, run.info.config.fault.inject};
 }
 
 std::vector<std::int32_t> parse_ids(const std::string& text, std::int64_t vocab_size) {
@@ -76,26 +82,32 @@ Json logits_of(Model& m, const std::vector<std::int32_t>& ids) {
 
 }  // namespace
 
+std::int64_t tokens_wanted(const Flags& f, const DecoderSpec& spec, std::int64_t used) {
+  const std::int64_t room = room_after(spec, used);
+  const std::int64_t wanted = f.tokens > 0 ? f.tokens : room < 0 ? 200 : room;
+  if (room >= 0 && (room == 0 || wanted > room))
+    bad_input("learned positions end at block_size {}: after a prompt of {} tokens at most {} can follow; {}",
+              spec.block_size, used, room, room == 0 ? "shorten the prompt" : "lower --tokens");
+  return wanted;
+}
+
 int sample_ids(const Flags& f) {
   if (!f.prompt.empty()) bad_input("--ids and --prompt are two beginnings; give one");
   if (f.samples != 1) bad_input("--ids takes one sample; leave --samples out");
-  Model m = open_model(f.args.front());
+  Model m = open_model(f.args.front(), f.quiet);
   std::vector<std::int32_t> ids = parse_ids(f.ids, m.spec.vocab_size);
   Json j = Json::object();
   j["model"] = f.args.front();
+  if (!m.faults.empty()) j["faults"] = Json(m.faults);
   if (f.logits) {
     j["logits"] = logits_of(m, ids);
     fmt::print("{}\n", j.dump());
     return 0;
   }
   const auto used = static_cast<std::int64_t>(ids.size());
-  const std::int64_t wanted = f.tokens > 0 ? f.tokens : 20;
-  if (m.spec.position == "learned" && m.spec.position_overflow == "error" &&
-      used + wanted > m.spec.block_size)
-    bad_input("learned positions end at block_size {}: after {} ids at most {} can follow; lower --tokens",
-              m.spec.block_size, used, std::max<std::int64_t>(0, m.spec.block_size - used));
-  CachedDecoder decoder(m.spec, Components{}, m.store, std::min(m.spec.block_size, used + wanted));
-  const Sampling how{f.temperature, f.top_k, static_cast<std::uint64_t>(f.seed)};
+  const std::int64_t wanted = tokens_wanted(f, m.spec, used);
+  CachedDecoder decoder(m.spec, Components{}, m.store, used + wanted);
+  const Sampling how{f.temperature, f.top_k, static_cast<std::uint64_t>(f.seed), m.never};
   listen_for_interrupts();
   std::span<const float> logits;
   for (const std::int32_t id : ids) logits = decoder.next(id);

@@ -70,6 +70,9 @@ class KvHeadMapping final : public GraphFault<R> {
 
 std::string kv_head_mapping_refuses(const Config& c) {
   const std::int64_t kv = c.model.n_kv_head.value_or(c.model.n_head);
+  if (c.model.position == "alibi" || c.model.position == "t5" || c.attention.qk_norm == "rms_all")
+    return "its heads would get each other's position biases and gains too; take another position code or "
+           "qk_norm";
   return kv == c.model.n_head || kv == 1 ? "every head has its own keys, or all have the same; set "
                                            "model.n_kv_head between 1 and model.n_head"
                                          : "";

@@ -281,7 +281,8 @@ extern constexpr FfnEntry moe = ffn_entry<Moe>({
         "Without the balance loss the router collapses onto few experts; an expert that nobody chooses gets "
         "no "
         "gradient. Weights for k = 1 are always 1, so the router then learns from the auxiliary losses only.",
-    .fields = "model.d_ff, model.ffn.bias, model.ffn.n_expert, model.ffn.top_k, model.ffn.balance_loss, "
+    .fields = "model.d_ff, model.ffn.bias, model.ffn.eight_thirds, model.ffn.multiple_of, "
+              "model.ffn.n_expert, model.ffn.top_k, model.ffn.balance_loss, "
               "model.ffn.router_z_loss",
     .refuses = moe_refuses,
 });

@@ -1,8 +1,9 @@
 // T-Fixup: a Transformer without LayerNorm and without warm-up. Huang, Perez, Ba, Volkovs 2020, "Improving
 // Transformer Optimization Through Better Initialization", section 3.2, decoder of N = n_layer layers.
 //
-//   all matrices Xavier; embeddings std d^(-1/2), times (9 N)^(-1/4), and multiplied by sqrt(d) in the
-//   forward pass v, attention output and both feed-forward matrices times (9 N)^(-1/4); q and k as they are
+//   all matrices Xavier
+//   embeddings std d^(-1/2), times (9 N)^(-1/4), and multiplied by sqrt(d) in the forward pass
+//   v, attention output and both feed-forward matrices times (9 N)^(-1/4); q and k as they are
 #include <cmath>
 
 #include "plumb/init/init.h"

@@ -366,7 +366,7 @@ Answer ffn_of(const Subject& s) {
 }
 
 Answer qk_norm_of(const Subject& s) {
-  if (s.spec) return {"none", "plumb's attention has none"};
+  if (s.spec) return from_spec(s.spec->attention.qk_norm);
   if (const SourceTensor* t = s.map.find(Part::q_norm)) {
     const std::string what = fmt::format("{} {}", t->name, shape_text(t->shape));
     if (s.map.has_bias(Part::q_norm) || (s.arch && s.arch->qk == QkRule::layer_if_set))

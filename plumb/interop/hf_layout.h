@@ -66,6 +66,16 @@ struct Architecture {
   std::int64_t d_head = 0;  // when the config has no key for it; 0: d_model / n_head
   std::int64_t d_ff_factor =
       0;  // d_ff / d_model when the config has no key for d_ff; 0: not a multiple of it
+  // When the config has no key for them:
+  double rope_base = 10000, rope_local_base = 0, rope_fraction = 1;
+  double softcap = 0, logit_softcap = 0;
+  std::int64_t query_scalar = 0;   // scores are divided by its root; 0: by that of d_head
+  std::int64_t window = -1;        // -1: it has none, whatever the config says
+  std::int64_t full_every = 0;     // with a window: every so many layers the last sees all keys
+  bool window_needs_flag = false;  // there is a window only where use_sliding_window is true
+  // Of its own code:
+  bool scaled_embedding = false;  // embeddings times sqrt(d_model)
+  bool embed_norm = false, head_bias = false, qkv_bias = false;
 };
 
 /// The row of a model_type (or of an older name of it), or nullptr.

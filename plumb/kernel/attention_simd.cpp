@@ -2,8 +2,9 @@
 // and what overwrites: kernel/attention.h. Online softmax over key tiles: Milakov & Gimelshein 2018, arXiv
 // 1805.02867; tiles and recomputation from lse: Dao et al. 2022, arXiv 2205.14135.
 //
-//   forward   S = Q (scale K)^T by blocks of 6 query rows; P = exp(S - m); O = P V, rescaled when m grows; o
-//   = O / l backward  P = exp(S - lse), dS = P (dO V^T - delta), delta = sum dO O;
+//   forward   S = Q (scale K)^T by blocks of 6 query rows; P = exp(S - m);
+//             O = P V, rescaled when m grows; o = O / l
+//   backward  P = exp(S - lse), dS = P (dO V^T - delta), delta = sum dO O;
 //             dV = P^T dO, dK = scale dS^T Q, dQ = dS (scale K)
 //
 // With a window the tiles before it are left out. With a cap c, S = c tanh(S / c) before the bias, and dS

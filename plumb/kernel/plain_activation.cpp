@@ -1,15 +1,15 @@
-// Plain twins of the activations, in double whatever R is. All shapes (rows, n); gradients as their sinks
-// say.
+// Plain twins of the activations, in double whatever R is. All shapes (rows, n); gradients as their sinks say.
 //
-//   gelu(x) = x Phi(x),         gelu'(x) = Phi(x) + x phi(x)           Hendrycks & Gimpel 2016, arXiv
-//   1606.08415 gelu_tanh(x) = x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3)          the same paper, section 2;
-//   (1 + tanh u) / 2 = s(2u) relu(x) = max(x, 0),        relu'(x) = [x > 0] leaky_relu(x) = x or slope x,
-//   slope below 0                        Maas et al. 2013 silu(x) = x s(x),           silu'(x) = s (1 + x (1
-//   - s))           Elfwing et al. 2017, arXiv 1702.03118 tanh(x),                    tanh'(x) = 1 -
-//   tanh(x)^2
+//   gelu(x) = x Phi(x),      gelu'(x) = Phi(x) + x phi(x)
+//   gelu_tanh(x) = x s(2u),  u = sqrt(2/pi) (x + 0.044715 x^3);  (1 + tanh u) / 2 = s(2u)
+//   relu(x) = max(x, 0),     relu'(x) = [x > 0]
+//   leaky_relu(x) = x, or slope x below 0
+//   silu(x) = x s(x),        silu'(x) = s (1 + x (1 - s))
+//   tanh(x),                 tanh'(x) = 1 - tanh(x)^2
 //
-// with s(x) = 1 / (1 + e^-x), all times `gain`. At -inf gelu and silu are -inf * 0 = NaN, as their formulas
-// say; a NaN in x or dy stays a NaN.
+// with s(x) = 1 / (1 + e^-x), all times `gain`. Hendrycks & Gimpel 2016, arXiv 1606.08415 (gelu, both forms);
+// Maas et al. 2013 (leaky_relu); Elfwing et al. 2017, arXiv 1702.03118 (silu). At -inf gelu and silu are
+// -inf * 0 = NaN, as their formulas say; a NaN in x or dy stays a NaN.
 #include <cmath>
 #include <numbers>
 #include <utility>

@@ -1,13 +1,14 @@
 // Plain twin of causal attention, one query row at a time (the formula: kernel/attention.h). Sums in double,
 // scores and gradients stored in R.
 //
-//   s_j = cap(scale q.k_j) + bias_j, i - W < j <= i      lse = log sum exp s      p_j = exp(s_j - lse)      o
-//   = sum p_j v_j dv_j += p_j do      ds_j = p_j (do.v_j - do.o)      dq = scale sum ds_j k_j      dk_j +=
-//   scale ds_j q
+//   s_j = cap(scale q.k_j) + bias_j, i - W < j <= i;  lse = log sum exp s;  p_j = exp(s_j - lse)
+//   o = sum p_j v_j
+//   dv_j += p_j do;  ds_j = p_j (do.v_j - do.o);  dz_j = ds_j cap'(z_j)
+//   dq = scale sum dz_j k_j;  dk_j += scale dz_j q
 //
-// o, lse, entropy and max_logit overwrite. dq, dk, dv: cleared first where their sink overwrites, then added
-// to; d_table adds. With a cap c: cap(z) = c tanh(z / c), and ds_j goes on times 1 - (cap / c)^2. Scratch: 3
-// T (of one row the scores, their gradient, the cap's slope).
+// cap(z) = c tanh(z / c), cap' = 1 - (cap / c)^2; without a cap both are z and 1. o, lse, entropy and max_logit
+// overwrite. dq, dk, dv: cleared first where their sink overwrites, then added to; d_table adds. Scratch: 3 T
+// (of one row the scores, their gradient, the cap's slope).
 #include <cmath>
 #include <limits>
 

@@ -315,6 +315,14 @@ ParamCounts count_params(const DecoderSpec& s, const ParamLayout& layout) {
     const std::string& name = p.spec.name;
     const std::int64_t size = p.size();
     n.total += size;
+    if (name == "head.bias") {
+      n.head += size;
+      continue;
+    }
+    if (name.ends_with(".temperature")) {  // of the norm of queries
+      n.norm += size;
+      continue;
+    }
     if (name.find(".experts.") != std::string::npos) experts += size;
     switch (p.spec.role) {
       case Role::token_embed:

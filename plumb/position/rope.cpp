@@ -1,22 +1,22 @@
-// Rotary positions: pairs of columns of q and k turn by p b^(-2i/d). Su et al. 2021, arXiv 2104.09864,
-// eq. 34.
+// Rotary positions: pairs of columns of q and k turn by p b^(-2i/d). Su et al. 2021, arXiv 2104.09864, eq. 34.
 //
 //   (a, b) -> (a cos - b sin, a sin + b cos); backward turns by the opposite angle
 //   half: pairs (i, i + d/2), as Llama; interleaved: (2i, 2i + 1), as the paper
-//   linear        frequency / s                                            Chen et al. 2023, arXiv 2306.15595
-//   ntk           b s^(d/(d-2))                                            bloc97 2023 (NTK-aware scaling)
-//   dynamic_ntk   b (s n/L - (s - 1))^(d/(d-2)), n the length past L       emozilla 2023, as in transformers
+//   linear        frequency / s
+//   ntk           b s^(d/(d-2))
+//   dynamic_ntk   b (s n/L - (s - 1))^(d/(d-2)), n the length past L
 //   yarn          frequency/s and frequency mixed by a ramp over the pair index from dim(32) to dim(1),
-//                 dim(r) = d ln(L / 2 pi r) / 2 ln b; cos, sin times 0.1 ln s + 1    Peng et al. 2023, arXiv
-//                 2309.00071, the ramp as in its authors' code (the paper's text is linear in L frequency / 2
-//                 pi)
+//                 dim(r) = d ln(L / 2 pi r) / 2 ln b; cos and sin times 0.1 ln s + 1
 //
-// Shapes: q (B, T, H·D), k (B, T, KV·D); the first d = fraction D columns of a head turn, the rest stay. No
-// parameters.
+// linear: Chen et al. 2023, arXiv 2306.15595; ntk: bloc97 2023 (NTK-aware scaling); dynamic_ntk: emozilla 2023, as
+// in transformers; yarn: Peng et al. 2023, arXiv 2309.00071, the ramp as in its authors' code (the paper's text is
+// linear in L frequency / 2 pi). Shapes: q (B, T, H·D), k (B, T, KV·D); the first d = fraction D columns of a head
+// turn, the rest stay. No parameters.
 #include "plumb/position/rope.h"
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <numbers>
 
 #include "plumb/base/error.h"
@@ -47,25 +47,18 @@ double yarn_ramp(const DecoderSpec::Rope& r, double d, double i) {
 template <class R>
 class Rope final : public Rotation<R> {
  public:
-  /// The angles of `rows` positions are kept.
+  /// The angles of `rows` positions are kept, from the first turn on: a graph that never runs has none.
   Rope(const DecoderSpec& s, std::int64_t rows)
       : rule_(s.rope),
         head_(s.d_head),
         d_(turned_columns(s)),
         rows_(rows),
-        interleaved_(s.rope.layout == "interleaved") {
-    const RopeAngles a = rope_angles(rule_, d_, rows);
-    const auto pairs = static_cast<std::size_t>(d_ / 2);
-    cos_.resize(static_cast<std::size_t>(rows) * pairs);
-    sin_.resize(cos_.size());
-    for (std::size_t p = 0; p < static_cast<std::size_t>(rows); ++p)
-      for (std::size_t i = 0; i < pairs; ++i)
-        set(a, static_cast<std::int64_t>(p), i, cos_[p * pairs + i], sin_[p * pairs + i]);
-  }
+        interleaved_(s.rope.layout == "interleaved") {}
 
   void turn(View<const R> x, Sink<R> y, std::int64_t first, std::int64_t length, bool back) const override {
     const std::int64_t pairs = d_ / 2;
     const bool kept = first + x.rows <= rows_ && same_angles(length);
+    if (kept) std::call_once(filled_, [this] { fill(); });
     std::vector<R> own(kept ? 0 : static_cast<std::size_t>(d_));  // only while decoding past what is kept
     const RopeAngles a = kept ? RopeAngles{} : rope_angles(rule_, d_, length);
     for (std::int64_t row = 0; row < x.rows; ++row) {
@@ -105,6 +98,15 @@ class Rope final : public Rotation<R> {
     c = static_cast<R>(a.magnitude * std::cos(angle));
     s = static_cast<R>(a.magnitude * std::sin(angle));
   }
+  void fill() const {
+    const RopeAngles a = rope_angles(rule_, d_, rows_);
+    const auto pairs = static_cast<std::size_t>(d_ / 2), rows = static_cast<std::size_t>(rows_);
+    cos_.resize(rows * pairs);
+    sin_.resize(rows * pairs);
+    for (std::size_t p = 0; p < rows; ++p)
+      for (std::size_t i = 0; i < pairs; ++i)
+        set(a, static_cast<std::int64_t>(p), i, cos_[p * pairs + i], sin_[p * pairs + i]);
+  }
   bool same_angles(std::int64_t length) const {
     return rule_.scaling != "dynamic_ntk" ||
            std::max(length, rule_.original_block_size) == std::max(rows_, rule_.original_block_size);
@@ -112,7 +114,8 @@ class Rope final : public Rotation<R> {
   DecoderSpec::Rope rule_;
   std::int64_t head_, d_, rows_;
   bool interleaved_;
-  std::vector<R> cos_, sin_;  // (rows, d / 2)
+  mutable std::once_flag filled_;
+  mutable std::vector<R> cos_, sin_;  // (rows, d / 2)
 };
 
 template <class R>

@@ -84,10 +84,11 @@ void write_metric(StepRow& row, const std::vector<P>& parts, bool per_layer) {
 }
 
 /// A probe of one point, or of one in each block. S has
-///   metric, point, dir                     its name in the trace, and where it looks ("blocks.{i}.out",
-///   forward) P measure(View<const float>, block)    of one shard's value; rows are positions, `block` to a
-///   sequence; may also take the layer's window      double value(const P&)                 of the parts of
-///   all shards
+///   metric, point, dir                             its name in the trace, and where it looks ("blocks.{i}.out",
+///                                                  forward)
+///   P measure(View<const float>, block [, window]) of one shard's value; rows are positions, `block` to a sequence;
+///                                                  the window is the layer's attention's
+///   double value(const P&)                         of the parts of all shards
 template <class S>
 class PointProbe final : public Probe {
  public:

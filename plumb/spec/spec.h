@@ -84,7 +84,7 @@ struct DecoderSpec {
     std::string distribution = "normal";
     double std = 0.02;
     bool residual_scale = true;  // x 1/sqrt(2 n_layer) on what writes to the residual stream (gpt2)
-    double leaky_slope = 0.01;   // of a leaky ReLU, in kaiming's gain
+    double leaky_slope = 0.01;   // of leaky_relu below 0, and in kaiming's gain
     std::int64_t base_d_model = 128,
                  base_d_head = 0;  // mup: the width at which it is the standard parametrisation
   } init;

@@ -85,7 +85,6 @@ Lines of_weight(const Components& c, const std::string& name) {
 Lines of_residual(const Components& c, const std::string& name) {
   DecoderSpec s = tiny();
   s.residual = name;
-  const auto bus = made(c.residual, name, s);
   Lines all{"the stream 1 2 of a stack of 2 layers; every branch writes half of what it reads"};
   std::vector<Numbers> seen;
   for (int writes = 0; writes <= 4; ++writes) {

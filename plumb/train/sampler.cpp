@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "plumb/base/error.h"
-#include "plumb/data/tokenizer.h"
 #include "plumb/model/decoder.h"
 
 namespace plumb {
@@ -44,12 +43,18 @@ std::span<const float> CachedDecoder::next(std::int32_t token) {
   return logits_.row;
 }
 
+std::int64_t room_after(const DecoderSpec& s, std::int64_t used) {
+  if (s.position != "learned" || s.position_overflow != "error") return -1;
+  return std::max<std::int64_t>(0, s.block_size - used);
+}
+
 std::int32_t draw(std::span<const float> logits, const Sampling& s, std::int64_t sample, std::int64_t index) {
   if (!std::ranges::all_of(logits, [](float l) { return std::isfinite(l); }))
     fail("the model's logits are not finite; take an earlier checkpoint");
   std::vector<std::int32_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
-  std::erase(ids, CharTokenizer::unknown_id);
+  std::erase(ids, s.never);
+  if (ids.empty()) bad_input("the model has no token that may be drawn");
   // Equal logits by id, so that the result does not depend on the sort.
   std::ranges::sort(ids, [&](std::int32_t a, std::int32_t b) {
     const float x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "plumb/base/rng.h"
+#include "plumb/data/tokenizer.h"
 #include "plumb/model/components.h"
 #include "plumb/plan/plan.h"
 
@@ -38,14 +39,19 @@ class CachedDecoder {
   std::int64_t position_ = 0;
 };
 
+/// How many tokens can follow `used` ones: as many as there are positions left, or any number (-1).
+std::int64_t room_after(const DecoderSpec&, std::int64_t used);
+
 struct Sampling {
   double temperature = 1.0;  // 0: always the most probable token
   std::int64_t top_k = 0;    // only the k most probable; 0: all
   std::uint64_t seed = 0;
+  std::int32_t never =
+      CharTokenizer::unknown_id;  // a token that is not drawn: the unknown one of a tokenizer; -1: none
 };
 
 /// Draws token number `index` of sample number `sample` from softmax(logits / temperature), over the top k.
-/// The unknown token (id 0) is never drawn. Depends on (seed, sample, index) and the logits only.
+/// Depends on (seed, sample, index) and the logits only.
 std::int32_t draw(std::span<const float> logits, const Sampling&, std::int64_t sample, std::int64_t index);
 
 }  // namespace plumb

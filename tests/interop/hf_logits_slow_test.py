@@ -35,7 +35,7 @@ MODELS = {
     "olmo2": ("Olmo2", GROUPED),
     "gemma": ("Gemma", dict(GROUPED, head_dim=8)),
     "gemma2": ("Gemma2", dict(GROUPED, head_dim=16, sliding_window=9, query_pre_attn_scalar=24)),
-    "gemma3": ("Gemma3", dict(GROUPED, head_dim=16, sliding_window=5, query_pre_attn_scalar=16, num_hidden_layers=7)),
+    "gemma3": ("Gemma3", dict(GROUPED, head_dim=16, sliding_window=5, query_pre_attn_scalar=24, num_hidden_layers=7)),
     "opt": ("OPT", dict(vocab_size=V, hidden_size=32, ffn_dim=56, num_hidden_layers=3, num_attention_heads=4, max_position_embeddings=64,
                         word_embed_proj_dim=32)),
     "opt, post": ("OPT", dict(vocab_size=V, hidden_size=32, ffn_dim=56, num_hidden_layers=3, num_attention_heads=4,
