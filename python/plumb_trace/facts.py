@@ -135,20 +135,28 @@ def position(s):
                 row = index[:, 0]
             if row.numel() == s.n_token > 1 and bool((row[1:] - row[:-1] == 1).all()):
                 table = graph.tensors[graph.follow(tables[v][0], CARRY)]
-                return ("learned" if isinstance(table, torch.nn.Parameter) else sinusoid(t)[0]), int(row[0])
+                return table_kind(table, t), int(row[0])
             continue
         base = graph.tensors[graph.follow(v, CARRY)]
         if s.n_token not in t.shape[:-1]:
             continue
-        if isinstance(base, torch.nn.Parameter):
+        if isinstance(base, torch.nn.Parameter) and table_kind(base, t) == "learned":
             return "learned", (t.storage_offset() - base.storage_offset()) // base.stride(-2) if shares(t, base) else UNKNOWN
-        if not base.requires_grad:
+        if isinstance(base, torch.nn.Parameter) or not base.requires_grad:
             return sinusoid(t)
     return rotation(s)
 
 
 def shares(view, base):
     return view.data_ptr() >= base.data_ptr() and view.data_ptr() < base.data_ptr() + base.numel() * base.element_size()
+
+
+def table_kind(table, rows):
+    """A parameter is learned, unless it is frozen and holds sines and cosines."""
+    if isinstance(table, torch.nn.Parameter) and table.requires_grad:
+        return "learned"
+    kind = sinusoid(rows)[0]
+    return "learned" if isinstance(table, torch.nn.Parameter) and kind == UNKNOWN else kind
 
 
 def sinusoid(t):
@@ -270,11 +278,19 @@ def score_bias(s, node):
     return False
 
 
+def lowers_visible(s, t):
+    """Whether what is added lowers visible pairs as much: a bias by distance, not a mask."""
+    if t.dtype == torch.bool or t.shape[-2:] != (s.n_token, s.n_token):
+        return False
+    past = torch.ones(t.shape[-2:], dtype=torch.bool, device=t.device).tril()
+    return bool((t.detach()[..., past] <= -100).any())
+
+
 def mask_value(s, node):
     """What scores of masked pairs become (are lowered by): -Infinity, a number, "none" without a mask, or unknown."""
     for t in added_to_scores(s, node):
         low = float(t.detach().min()) if t.dtype != torch.bool else -math.inf if not bool(t.all()) else 0.0
-        if low <= -100:
+        if low <= -100 and not lowers_visible(s, t):
             return low
     if node.name in ATTENTION:
         causal = node.kwargs.get("is_causal", node.args[5] if len(node.args) > 5 and node.name not in ("multi_head_attention_forward",)

@@ -1,5 +1,6 @@
 """Running somebody's model beside his training without leaving a trace in it: a copy runs, and random state stays as it is."""
 import contextlib
+import threading
 import random
 import sys
 import warnings
@@ -169,7 +170,11 @@ def beside(root, or_itself=False):
         return
     paths = {module: path or "the model itself" for path, module in root.named_modules()}
 
+    ours = threading.get_ident()
+
     def touched(module, *_):
+        if threading.get_ident() != ours:  # somebody else's thread uses the model itself
+            return
         raise TraceError(f"a copy of the model still calls modules of the original ({paths[module]}), and is not run beside the training")
 
     with isolated(torch.nn.Identity()) as rewind:

@@ -7,7 +7,15 @@ import torch
 FUNCTIONS = {"layer_norm": ("layer", "features"), "native_layer_norm": ("layer", "features"), "rms_norm": ("rms", "features"),
              "batch_norm": ("batch", "batch"), "instance_norm": ("instance", "sequence"), "group_norm": ("group", "sample")}
 # Functions that a norm written out by hand needs one of.
-HINTS = {"rsqrt", "sqrt", "std", "var", "std_mean", "var_mean", "norm", "vector_norm", "linalg_vector_norm", "normalize"}
+HINTS = {"rsqrt", "sqrt", "std", "var", "std_mean", "var_mean", "norm", "vector_norm", "linalg_vector_norm", "linalg_norm", "normalize"}
+POWERS = {"pow", "__pow__", "float_power"}  # of these one whose exponent is no whole number: (mean x^2 + eps) ** -0.5
+
+
+def is_hint(node):
+    if node.name not in POWERS:
+        return node.name in HINTS
+    exponent = node.args[1] if len(node.args) > 1 else node.kwargs.get("exponent")
+    return isinstance(exponent, float) and exponent != int(exponent)
 
 
 def candidate(call, graph, d_model):
@@ -97,7 +105,7 @@ def find(graph, d_model):
             kind, axis = "group", "sample"
         found[node.outputs[-1]] = Norm(node.inputs[0], kind, axis, node.path, None)
         inside.add(node.index)
-    hints = [n for n in graph.nodes if n.name in HINTS and n.index not in inside]
+    hints = [n for n in graph.nodes if is_hint(n) and n.index not in inside]
     return found, hints
 
 

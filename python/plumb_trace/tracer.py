@@ -3,6 +3,7 @@ import atexit
 import contextlib
 import math
 import os
+import sys
 import time
 import warnings
 import weakref
@@ -112,7 +113,7 @@ class Trace(Silent):
         self.path, self.watches_update = writer.path, update_ratio
         self.structure = self.capture = self.before = self.stance = self.update_handle = self.watch = self.failure = None
         self.inspected = self.closed = self.told_non_finite = False
-        self.tries = 0
+        self.tries, self.process = 0, os.getpid()
         self.warned, self.pending, self.flushed = set(), [], time.monotonic()
         self.tokens, self.step_tokens, self.usual_tokens, self.world = tokens, 0, 0, rank()[1]
         self.last_call = None
@@ -139,6 +140,8 @@ class Trace(Silent):
         grad_norm is of the gradients as they stand (all micro-batches, averaged over ranks under DDP); probes are of the last
         micro-batch on this rank.
         """
+        if self.elsewhere():
+            return
         self.require_open()
         if not is_number(loss):
             raise TraceError("trace.step takes the step's loss, one number or a tensor of one element, as its first argument")
@@ -160,6 +163,8 @@ class Trace(Silent):
 
     def log(self, **numbers):
         """Writes numbers of your own, measured after the updates so far: trace.log(val_loss=3.2)."""
+        if self.elsewhere():
+            return
         self.require_open()
         for name, value in numbers.items():
             if name in ("row", "step", "layers", "crc"):
@@ -172,6 +177,8 @@ class Trace(Silent):
 
     def fact(self, name, value):
         """Writes a fact; the last row of a name counts, so this corrects what was found."""
+        if self.elsewhere():
+            return
         self.require_open()
         if not isinstance(name, str):
             raise TraceError(f"trace.fact takes a name and a value, and the name is {type(name).__name__}; give it as text")
@@ -183,7 +190,7 @@ class Trace(Silent):
 
     def close(self):
         """Takes every hook off the model and writes what is pending. The model can be attached again."""
-        if self.closed:
+        if self.closed or self.elsewhere():
             return
         self.closed = True
         if self.failure is not None:
@@ -207,6 +214,10 @@ class Trace(Silent):
 
     # What happens in a step.
 
+    def elsewhere(self):
+        """In a child of the process that attached: the file is the parent's, which goes on with it."""
+        return os.getpid() != self.process
+
     def require_open(self):
         if self.closed:
             raise TraceError(f"the trace {self.path} is closed; attach the model again to go on")
@@ -221,7 +232,10 @@ class Trace(Silent):
     def trouble(self, name, error):
         if name not in self.warned:
             self.warned.add(name)
-            warnings.warn(f"plumb_trace leaves out {name}: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)
+            try:
+                warnings.warn(f"plumb_trace leaves out {name}: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)
+            except RuntimeWarning as told:  # a filter makes errors of warnings, and the training goes on all the same
+                print(f"warning: {told}", file=sys.stderr)
 
     def probed(self):
         return self.every > 0 and self.now % self.every == 0
@@ -260,7 +274,7 @@ class Trace(Silent):
         self.last_call = (args, kwargs)
 
     def entered(self, module, args, kwargs=None):
-        if module is not self.root or inside() or self.closed or not torch.is_grad_enabled():
+        if module is not self.root or inside() or self.closed or not torch.is_grad_enabled() or self.elsewhere():
             return None
         with self.careful("forward"):
             call = (args, kwargs or {})
@@ -286,7 +300,7 @@ class Trace(Silent):
         return (leash, kwargs) if KWARG_HOOKS else leash
 
     def left(self, module, args, output):
-        if module is not self.root or inside() or self.closed:
+        if module is not self.root or inside() or self.closed or self.elsewhere():
             return
         if self.watch is not None:
             with self.careful("hooks"):

@@ -56,6 +56,8 @@ def kept_bytes(text, path, step):
                 raise ValueError("the header is the first row and no other")
             if number == 1 and row.get("schema") != SCHEMA:
                 raise ValueError(f"its schema is {row.get('schema')!r}, not {SCHEMA}")
+            if not isinstance(row.get("row"), str) or row["row"] == "step" and not isinstance(row.get("step"), int):
+                raise ValueError("it has no kind, or a step without a number")
         except ValueError as error:
             raise TraceError(f"{path}:{number} is no row of a trace ({error}); give another `out`, or start anew with "
                              "overwrite=True") from None

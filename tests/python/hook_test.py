@@ -3,11 +3,13 @@
 
 import copy
 import json
+import os
 import pathlib
 import random
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 import warnings
 
@@ -339,6 +341,54 @@ class Trouble(Case):
         self.assertEqual(len(said), 1, said)
         self.assertIn("token ids", said[0])
         self.assertEqual(len(steps_of(self.rows())), 3)
+
+    def test_warnings_that_are_errors_do_not_stop_the_training(self):
+        model = Gpt()
+        with plumb_trace.attach(model, self.out, every=1) as trace, warnings.catch_warnings():
+            warnings.simplefilter("error")
+            trace.step(torch.tensor(1.0))  # no gradient: a warning
+        self.assertEqual([r["loss"] for r in steps_of(self.rows())], [1.0])
+
+    @unittest.skipUnless(hasattr(os, "fork"), "no fork here")
+    def test_a_child_process_leaves_the_trace_alone(self):
+        model = Gpt()
+        trace = plumb_trace.attach(model, self.out, every=1)
+        self.train(model, 2, trace)
+        before = pathlib.Path(self.out).read_bytes()
+        child = os.fork()
+        if child == 0:
+            try:
+                self.train(model, 1, trace)
+                trace.log(mine=1.0)
+                trace.close()
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        self.assertEqual(pathlib.Path(self.out).read_bytes(), before)
+        with self.assertRaises(plumb_trace.TraceError):  # still locked
+            plumb_trace.attach(Gpt(), self.out, step=5)
+        trace.close()
+
+    def test_another_thread_may_evaluate_while_the_structure_is_looked_for(self):
+        model, stop, broke = Gpt(), threading.Event(), []
+
+        def evaluate():
+            x, y = batches(1)[0]
+            while not stop.is_set():
+                try:
+                    with torch.no_grad():
+                        model(x, y)
+                except Exception as error:
+                    broke.append(error)
+                    return
+
+        thread = threading.Thread(target=evaluate)
+        with plumb_trace.attach(model, self.out, every=1) as trace:
+            thread.start()
+            self.train(model, 2, trace)
+            stop.set()
+            thread.join()
+        self.assertEqual(broke, [])
 
     def test_step_before_backward_leaves_the_gradient_norm_out(self):
         model = Gpt()
