@@ -347,7 +347,7 @@ class Trouble(Case):
         with plumb_trace.attach(model, self.out, every=1) as trace, warnings.catch_warnings():
             warnings.simplefilter("error")
             trace.step(torch.tensor(1.0))  # no gradient: a warning
-        self.assertEqual([r["loss"] for r in steps_of(self.rows())], [1.0])
+        self.assertEqual([r["loss"] for r in steps_of(self.rows()).values()], [1.0])
 
     @unittest.skipUnless(hasattr(os, "fork"), "no fork here")
     def test_a_child_process_leaves_the_trace_alone(self):
