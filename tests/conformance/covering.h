@@ -34,7 +34,7 @@ class Adapter {
 };
 
 /// Five steps in float keep the losses of five steps in double, from the same numbers. `worst`: the largest
-/// difference, relative to a loss of at least 1.
+/// difference, relative to a loss of at least 1. Up to the step in which a token is given to other experts, if any.
 std::string check_five_steps(const Subject&, double* worst = nullptr);
 
 /// Two hundred steps of Adam at 0.005 from its own start on a text that repeats four symbols: the last
