@@ -225,7 +225,7 @@ TEST(AttentionKernel, AWindowIsAMask) {
   });
 }
 
-/// No score passes the cap, and one far above it hardly learns.
+/// No score passes the cap, however large it would be.
 TEST(AttentionKernel, ACapBoundsScores) {
   for_each_target([] {
     Problem<float> p(1, 20, 1, 1, 8);
