@@ -22,13 +22,13 @@ namespace {
 std::string size(const std::optional<std::int64_t>& n) { return n ? std::to_string(*n) : "?"; }
 
 void print_answers(const Inspection& i) {
-  fmt::print("{}: {} ({})\n", i.source, i.architecture, i.architecture_because);
+  fmt::print("{}\n", one_line(fmt::format("{}: {} ({})", i.source, i.architecture, i.architecture_because)));
   fmt::print(
       "n_layer {}, d_model {}, n_head {}, n_kv_head {}, d_head {}, d_ff {}, vocab_size {}, block_size {}\n\n",
       size(i.n_layer), size(i.d_model), size(i.n_head), size(i.n_kv_head), size(i.d_head), size(i.d_ff),
       size(i.vocab_size), size(i.block_size));
   const auto row = [](std::string_view question, const Answer& a) {
-    fmt::print("{:<36} {:<12} {}\n", question, a.value, a.because);
+    fmt::print("{:<36} {:<12} {}\n", question, one_line(a.value), one_line(a.because));
   };
   fmt::print("{:<36} {:<12} {}\n", "question", "answer", "because");
   row("where do the norms stand?", i.placement);
@@ -44,7 +44,7 @@ void print_answers(const Inspection& i) {
   for (const auto& [key, value] : i.details.as_object("details"))
     if (!value.is_null())
       details.push_back(key + " " + (value.is_string() ? value.as_string(key) : value.dump()));
-  if (!details.empty()) fmt::print("\n{}\n", join(details));
+  if (!details.empty()) fmt::print("\n{}\n", one_line(join(details)));
 }
 
 // What a line of the table shows of one layer: means over the matrices of a kind.
@@ -147,8 +147,8 @@ void print(const Inspection& i) {
     print_init(i.weights);
   }
   if (!i.warnings.empty() || !i.notes.empty()) fmt::print("\n");
-  for (const std::string& w : i.warnings) fmt::print("warning: {}\n", w);
-  for (const std::string& n : i.notes) fmt::print("note: {}\n", n);
+  for (const std::string& w : i.warnings) fmt::print("warning: {}\n", one_line(w));
+  for (const std::string& n : i.notes) fmt::print("note: {}\n", one_line(n));
 }
 
 }  // namespace

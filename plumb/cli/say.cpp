@@ -50,10 +50,14 @@ Sentence sentence_of(const std::exception_ptr& error) {
   } catch (const std::exception& e) {
     s = {e.what(), 1};
   }
-  // One line, whatever the user's own words in it hold.
-  for (char& c : s.text)
-    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  s.text = one_line(s.text);
   return s;
+}
+
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  return text;
 }
 
 }  // namespace plumb::cli

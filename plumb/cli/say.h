@@ -14,6 +14,9 @@ namespace plumb::cli {
 /// in PLUMB_CALLED_AS. as_called puts it into "`plumb …" and "\n  plumb …".
 std::string as_called(std::string text);
 
+/// Without control characters, whatever the words of a user or of a file in it hold.
+std::string one_line(std::string text);
+
 /// A terminal that hung up or a full disk behind standard error must not end what the words are about: words
 /// that cannot be written are lost.
 template <class... A>

@@ -25,6 +25,7 @@ Json details_of(const Subject& s) {
     d["norm_eps"] = eps->value;
   else if (s.arch && s.config)
     d["norm_eps_default"] = s.arch->eps;
+  if (s.spec) d["norm_gain"] = s.spec->norm_gain;
   if (s.arch) d["norm_gain"] = s.arch->plus_one ? "plus_one" : "plain";
   if (s.map.has(Part::embed_norm)) d["embedding_norm"] = true;
   for (const std::string_view key :

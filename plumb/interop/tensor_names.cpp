@@ -135,6 +135,8 @@ Part layer_part(const std::vector<std::string>& path) {
   const std::string& last = path.back();
   if (is_norm_word(last)) return Part::norm;
   if (any(attention_words) && !among(attention_words, last)) return look_up(attention_rules, last);
+  static constexpr std::string_view ours[] = {"ffn"};  // whose gate is a matrix, not a router
+  if (last == "gate" && any(ours)) return Part::gate;
   if (any(ffn_words) || path.size() == 1) return look_up(ffn_rules, last);
   return Part::unknown;
 }
@@ -144,6 +146,7 @@ Part outer_part(const std::vector<std::string>& path) {
   const std::string& last = path.back();
   if (const Part p = look_up(outer_rules, last); p != Part::unknown) return p;
   if (!is_norm_word(last)) return Part::unknown;
+  if (path.size() > 1 && path[path.size() - 2] == "embed") return Part::embed_norm;
   return last.find("emb") != std::string::npos ? Part::embed_norm : Part::final_norm;
 }
 
@@ -238,7 +241,8 @@ TensorName read_tensor_name(std::string_view name) {
     n.part = Part::rope_frequency;
   } else if (among(buffer_leaves, leaf) || (n.bias && !path.empty() && among(attention_words, path.back()))) {
     n.part = Part::buffer;  // gpt2's h.0.attn.bias is its causal mask
-  } else if (leaf != "weight" && leaf != "bias" && leaf != "gamma" && leaf != "beta" && !n.expert) {
+  } else if (leaf != "weight" && leaf != "bias" && leaf != "gamma" && leaf != "beta" && leaf != "w" &&
+             leaf != "temperature" && !n.expert) {
     n.part = Part::unknown;
   } else {
     n.part = n.layer >= 0 ? layer_part(path) : outer_part(path);

@@ -178,7 +178,8 @@ NormStats measure_norm(const Subject& s, const NamedTensor& t) {
   std::vector<float> gain(static_cast<std::size_t>(t.tensor->size()));
   TensorReader(s.source).read(*t.tensor, 0, gain);
   NormStats n{.part = t.name.part, .layer = t.name.layer, .tensor = t.tensor->name};
-  const double shift = s.arch && s.arch->plus_one ? 1 : 0;
+  const bool plus_one = s.spec ? s.spec->norm_gain == "plus_one" : s.arch && s.arch->plus_one;
+  const double shift = plus_one ? 1 : 0;
   for (const float v : gain) {
     if (!std::isfinite(v)) {
       ++n.non_finite;
