@@ -288,7 +288,10 @@ std::optional<HfConfig::Real> HfConfig::init_std() const { return real({"initial
 
 std::optional<bool> HfConfig::flag(std::string_view key) const {
   const Json* v = config_.find(key);
-  return v && v->is_bool() ? std::optional(v->as_bool(key)) : std::nullopt;
+  if (v && v->is_bool()) return v->as_bool(key);
+  if (v && v->is_int() && (v->as_int(key) == 0 || v->as_int(key) == 1))
+    return v->as_int(key) == 1;  // as Python takes them
+  return {};
 }
 
 std::optional<std::string> HfConfig::text(std::string_view key) const {
