@@ -1,7 +1,7 @@
 // Causal attention as nodes: the tiled op, and the composed twin whose scores and weights can be looked at.
 //
-//   s[i][j] = cap(scale q_i.k_j) + bias(i - j),  i - W < j <= i;   p = softmax(s);   ctx_i = Σ_j p[i][j] v_j
-//   dp = dctx v^T;  ds = p (dp - Σ_j p dp);  dq = scale ds k;  dk = scale ds^T q;  dv = p^T dctx
+//   s[i][j] = cap(scale q_i.k_j) + bias(i - j),  i - W < j <= i;   p = softmax(s);   ctx_i = Σ_j f p[i][j] v_j
+//   (f: dropout's factors, in training);  dp = f dctx v^T;  ds = p (dp - Σ_j p dp);  dq = scale ds k;  dk = scale ds^T q;  dv = (f p)^T dctx
 //
 // Vaswani et al. 2017, arXiv 1706.03762, eq. 1; tiles: Dao et al. 2022, arXiv 2205.14135.
 // Shapes: q, ctx (B, T, H·D); k, v (B, T, KV·D); scores, weights (B, H, T, T), −inf and 0 where masked.
@@ -16,6 +16,7 @@
 #include "plumb/attention/head_norm.h"
 #include "plumb/base/error.h"
 #include "plumb/kernel/attention.h"
+#include "plumb/plan/dropout.h"
 
 namespace plumb {
 namespace {
@@ -24,19 +25,19 @@ namespace {
 template <class R>
 class TiledAttentionOp final : public Op<R> {
  public:
-  TiledAttentionOp(const ScoreRule& s, const AttentionContext<R>& c)
-      : s_(s), window_(c.mask.window), bias_(c.bias), has_table_(c.table.id >= 0) {}
+  TiledAttentionOp(const ScoreRule& s, const AttentionContext<R>& c, const Dropout& dropout)
+      : s_(s), dropout_(dropout), window_(c.mask.window), bias_(c.bias), has_table_(c.table.id >= 0) {}
   OpInfo info() const override { return {.kind = "attention"}; }
 
   std::size_t prepare(const Run<R>& r, ProductCache<R>&) override {
-    return attention_scratch<R>(shape(r, r.sequences())) * sizeof(R);
+    return attention_scratch<R>(shape(r, 0, r.sequences())) * sizeof(R);
   }
 
   void forward(Run<R>& r) const override {
     over_sequences(r, [&](std::int64_t at, std::int64_t n) {
       auto cut = [&](auto v) { return v ? v.slice(at, n) : v; };
-      attention_forward<R>(shape(r, n / block(r)), cut(r.in(0)), cut(r.in(1)), cut(r.in(2)), bias_.get(),
-                           table(r), cut(r.out()), cut(r.kept()), cut(r.stat(0)), cut(r.stat(1)),
+      attention_forward<R>(shape(r, at / block(r), n / block(r)), cut(r.in(0)), cut(r.in(1)), cut(r.in(2)),
+                           bias_.get(), table(r), cut(r.out()), cut(r.kept()), cut(r.stat(0)), cut(r.stat(1)),
                            static_cast<R*>(r.scratch()));
     });
   }
@@ -50,8 +51,8 @@ class TiledAttentionOp final : public Op<R> {
         const Sink<R> s = r.din(i);
         return Sink<R>{cut(s.v), s.overwrite};
       };
-      attention_backward<R>(shape(r, n / block(r)), cut(r.in(0)), cut(r.in(1)), cut(r.in(2)), bias_.get(),
-                            table(r), cut(View<const R>(r.out())), cut(View<const R>(r.kept())),
+      attention_backward<R>(shape(r, at / block(r), n / block(r)), cut(r.in(0)), cut(r.in(1)), cut(r.in(2)),
+                            bias_.get(), table(r), cut(View<const R>(r.out())), cut(View<const R>(r.kept())),
                             cut(r.dout()), sink(0), sink(1), sink(2), dtable.v, static_cast<R*>(r.scratch()));
     };
     if (dtable)
@@ -63,9 +64,16 @@ class TiledAttentionOp final : public Op<R> {
  private:
   static std::int64_t block(const Run<R>& r) { return r.in(0).rows / r.sequences(); }
   View<const R> table(const Run<R>& r) const { return has_table_ ? r.in(3) : View<const R>{}; }
-  AttentionShape shape(const Run<R>& r, std::int64_t n_seq) const {
-    return {n_seq,    block(r),   s_.n_head, s_.n_kv_head, r.in(0).cols / s_.n_head,
-            s_.scale, s_.softcap, window_};
+  AttentionShape shape(const Run<R>& r, std::int64_t first, std::int64_t n_seq) const {
+    return {n_seq,
+            block(r),
+            s_.n_head,
+            s_.n_kv_head,
+            r.in(0).cols / s_.n_head,
+            s_.scale,
+            s_.softcap,
+            window_,
+            in_call(dropout_, r, first)};
   }
   // Rows of a piece: whole sequences.
   template <class F>
@@ -76,6 +84,7 @@ class TiledAttentionOp final : public Op<R> {
                [&](std::int64_t i) { f(i * piece, std::min(piece, rows - i * piece)); });
   }
   ScoreRule s_;
+  Dropout dropout_;
   std::int64_t window_;
   std::shared_ptr<const ScoreBias<R>> bias_;
   bool has_table_;
@@ -152,10 +161,12 @@ Value causal_attention(Builder<R>& b, Value q, Value k, Value v, const ScoreRule
   }
   q = rotated(b, q, c, name + ".q.turned");
   k = rotated(b, k, c, name + ".k.turned");
+  const std::string dropped_weights = name + ".weights.dropped";
+  const Dropout dropout = dropout_at(c.noise.dropout, c.noise.seed, dropped_weights);
   if (c.mask.causal() && !b.wants(name + ".scores") && !b.wants(name + ".weights")) {
     NodeSpec n{.name = name + ".ctx", .in = {q, k, v}, .out = {shape}, .kept = {per_head}, .stats = stats};
     if (c.table) n.in.push_back(c.table);
-    const Value ctx = b.node1(std::make_unique<TiledAttentionOp<R>>(rule, c), std::move(n));
+    const Value ctx = b.node1(std::make_unique<TiledAttentionOp<R>>(rule, c, dropout), std::move(n));
     b.expected_var(ctx, var);
     return ctx;
   }
@@ -165,13 +176,13 @@ Value causal_attention(Builder<R>& b, Value q, Value k, Value v, const ScoreRule
   if (c.table) s.in.push_back(c.table);
   const Value scores =
       b.point(name + ".scores", b.node1(std::make_unique<ScoresOp<R>>(rule, c), std::move(s)));
-  const Value p = b.point(
-      name + ".weights",
-      b.node1(std::make_unique<CausalSoftmaxOp<R>>(rule.n_head, c.mask), {.name = name + ".weights",
-                                                                          .in = {scores},
-                                                                          .out = {square},
-                                                                          .stats = stats,
-                                                                          .backward_reads_in = false}));
+  Value p = b.point(name + ".weights", b.node1(std::make_unique<CausalSoftmaxOp<R>>(rule.n_head, c.mask),
+                                               {.name = name + ".weights",
+                                                .in = {scores},
+                                                .out = {square},
+                                                .stats = stats,
+                                                .backward_reads_in = false}));
+  if (dropout) p = dropped(b, p, dropout, dropped_weights);
   const Value ctx =
       b.node1(std::make_unique<WeightedSumOp<R>>(rule, c.mask),
               {.name = name + ".ctx", .in = {p, v}, .out = {shape}, .backward_reads_out = false});
@@ -189,11 +200,12 @@ Value qk_norm(Builder<R>& b, Value x, const DecoderSpec& s, bool is_query, const
                          : is_query        ? s.n_head
                                            : s.kv_heads(),
                 .eps = s.norm_eps,
-                .centred = kind == "layer",
+                .centred = kind == "layer" || kind == "layer_heads",
                 .bias = kind == "layer" && s.norm_bias,
                 .l2 = kind == "l2",
                 .plus_one = s.norm_gain == "plus_one"};
   rule.temperature = rule.l2 && is_query;
+  rule.own_gains = kind == "layer_heads";
   const Dim width{'C', shape.cols() / rule.heads, true};
   const Shape per_head{shape.dims[0], shape.dims[1], Dim{'H', rule.heads, true}};
   NodeSpec n{
@@ -203,7 +215,8 @@ Value qk_norm(Builder<R>& b, Value x, const DecoderSpec& s, bool is_query, const
         b.param({name + what, role, of, of.cols(), of.cols(), layer}, {ParamRule::Kind::constant, start}));
   };
   double var = 1;
-  if (!rule.l2) param(rule.plus_one ? ".w" : ".gamma", Role::norm_gain, Shape{width}, rule.plus_one ? 0 : 1);
+  const Dim gains{'C', rule.own_gains ? shape.cols() : width.n, true};
+  if (!rule.l2) param(rule.plus_one ? ".w" : ".gamma", Role::norm_gain, Shape{gains}, rule.plus_one ? 0 : 1);
   if (rule.bias) param(".beta", Role::norm_bias, Shape{width}, 0);
   if (rule.l2) var /= static_cast<double>(width.n);
   if (rule.temperature) {

@@ -39,6 +39,7 @@ struct AttentionContext {
   std::shared_ptr<const Rotation<R>> rotation = {};        // of q and k; may be empty
   std::shared_ptr<const Rotation<R>> local_rotation = {};  // in layers with a window; empty: the same
   Mask mask = {};
+  DecoderSpec::Noise noise = {};  // dropout of the weights; none outside of training
 };
 
 template <class R>

@@ -38,7 +38,8 @@ struct ModelConfig {
   std::string embedding_scale = "none";
   bool head_bias = false;
   bool embedding_norm = false;
-  std::string position_overflow = "error";
+  std::string position_overflow = "error", alibi_form = "exact";
+  std::int64_t d_embed = 0;
   double logit_softcap = 0;
 };
 
@@ -88,7 +89,7 @@ struct TrainConfig {
   std::string decay = "coupled";
   double beta1 = 0.9, beta2 = 0.95, adam_eps = 1e-8;
   std::optional<double> momentum;  // as the optimiser's authors have it
-  double grad_clip = 1.0, agc = 0, z_loss = 0, label_smoothing = 0;
+  double grad_clip = 1.0, agc = 0, z_loss = 0, label_smoothing = 0, dropout = 0;
   ByRole lr_scale;  // [train.lr_scale]: times lr, by a parameter's role; 0 freezes
   std::int64_t seed = 0;
   std::string precision = "fp32", norm_reduce = "fp32";

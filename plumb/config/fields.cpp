@@ -54,6 +54,10 @@ void add_model(Rows& rows) {
       "a norm of the token embeddings, before positions (BLOOM)");
   row("position_overflow", &M::position_overflow, one_of({"error", "clamp"}),
       "learned positions past block_size; clamp: they read the last row");
+  row("alibi_form", &M::alibi_form, one_of({"exact", "falcon"}),
+      "falcon: in bfloat16 and divided by sqrt(d_head), as Falcon has it");
+  row("d_embed", &M::d_embed, between(0, max_size),
+      "width of the token embeddings, projected to d_model and back before the head (OPT-350m); 0: d_model");
   row("logit_softcap", &M::logit_softcap, at_least(0),
       "c: logits become c tanh(z / c) (Gemma 2: 30); 0: off");
 }
@@ -70,10 +74,10 @@ void add_attention(Rows& rows) {
       "own");
   row("bias", &A::bias, one_of({"false", "true", "qkv"}),
       "q, k, v and output projections have biases; qkv: not the output projection");
-  row("qk_norm", &A::qk_norm, one_of({"none", "l2", "rms", "rms_all", "layer"}),
-      "normalises q and k before they meet: each head (l2 with a learned temperature, rms, layer) or all of "
-      "a token's heads "
-      "as one (rms_all)");
+  row("qk_norm", &A::qk_norm, one_of({"none", "l2", "rms", "rms_all", "layer", "layer_heads"}),
+      "normalises q and k before they meet: each head (l2 with a learned temperature, rms, layer; "
+      "layer_heads: gains "
+      "of each head's own, StableLM 2) or all of a token's heads as one (rms_all)");
   row("softcap", &A::softcap, at_least(0),
       "c: scores become c tanh(s / c) before the mask (Gemma 2: 50); 0: off");
   row("window", &A::window, between(0, max_size),
@@ -180,7 +184,11 @@ void add_train(Rows& rows) {
       "times the mean squared log-sum-exp of the logits, minimised with the loss and told apart from it");
   row("label_smoothing", &T::label_smoothing, half_open(0, 1),
       "share of the target that is spread over the vocabulary; losses that are told are without it");
-  row("seed", &T::seed, at_least(0), "seed of initialisation and data order");
+  row("dropout", &T::dropout, half_open(0, 1),
+      "share set to 0 in training, the rest scaled up: of attention's weights, of what both branches write, "
+      "of "
+      "the embedding; never of the stream");
+  row("seed", &T::seed, at_least(0), "seed of initialisation, data order and dropout");
   row("precision", &T::precision, one_of({"fp32", "bf16", "bf16_pure", "fp16_pure"}),
       "bf16: products read bfloat16; bf16_pure, fp16_pure: everything stored is in that format (emulated: "
       "rounded after "

@@ -1,5 +1,6 @@
 // Dropout on what the sub-layers write, in evaluation too.
 #include "plumb/fault/fault.h"
+#include "plumb/plan/dropout.h"
 
 namespace plumb {
 namespace {
@@ -9,7 +10,9 @@ class DropoutInEval final : public GraphFault<R> {
  public:
   DropoutInEval(const DecoderSpec& s, double strength) : p_(0.1 * strength), seed_(s.flaws.seed) {}
   Value at(Builder<R>& b, std::string_view point, Value v) override {
-    return point.ends_with(".write") ? dropped(b, v, p_, seed_, true, std::string(point) + ".fault") : v;
+    if (!point.ends_with(".write")) return v;
+    const std::string name = std::string(point) + ".fault";
+    return dropped(b, v, dropout_at(p_, seed_, name), name, true);
   }
 
  private:

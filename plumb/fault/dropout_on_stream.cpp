@@ -1,5 +1,6 @@
 // Dropout on the residual stream itself, after each block, while training.
 #include "plumb/fault/fault.h"
+#include "plumb/plan/dropout.h"
 
 namespace plumb {
 namespace {
@@ -9,7 +10,9 @@ class DropoutOnStream final : public GraphFault<R> {
  public:
   DropoutOnStream(const DecoderSpec& s, double strength) : p_(0.1 * strength), seed_(s.flaws.seed) {}
   Value at(Builder<R>& b, std::string_view point, Value v) override {
-    return is_block_point(point, ".out") ? dropped(b, v, p_, seed_, false, std::string(point) + ".fault") : v;
+    if (!is_block_point(point, ".out")) return v;
+    const std::string name = std::string(point) + ".fault";
+    return dropped(b, v, dropout_at(p_, seed_, name), name);
   }
 
  private:

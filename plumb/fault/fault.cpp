@@ -212,33 +212,13 @@ Value multiplied(Builder<R>& b, Value x, std::string_view kind, RowFactors<R> fo
                            .out = {b.shape(x)},
                            .backward_reads_in = false,
                            .backward_reads_out = false});
-  b.expected_var(y, b.expected_var(x));  // of dropout too, nearly: it is unbiased
+  b.expected_var(y, b.expected_var(x));
   return y;
-}
-
-template <class R>
-Value dropped(Builder<R>& b, Value x, double p, std::int64_t seed, bool in_eval, const std::string& name) {
-  const Stream draws = stream(static_cast<std::uint64_t>(seed), "fault/dropout/" + name);
-  const auto factors = [draws, p, in_eval](const Run<R>& r, std::int64_t i, std::int64_t rows,
-                                           std::span<R> m) {
-    if (r.mode() == Mode::eval && !in_eval) {
-      std::ranges::fill(m, R(1));
-      return;
-    }
-    const std::int64_t block = rows / r.sequences();
-    const auto step = static_cast<std::uint64_t>(r.step());
-    const auto sample = static_cast<std::uint64_t>(r.first_sample() + i / block);
-    const auto position = static_cast<std::uint64_t>(r.position() + i % block);
-    for (std::size_t j = 0; j < m.size(); ++j)
-      m[j] = draws.uniform(step, sample, position * m.size() + j) < p ? R(0) : static_cast<R>(1 / (1 - p));
-  };
-  return multiplied<R>(b, x, "dropout", factors, {}, name);
 }
 
 #define PLUMB_INSTANTIATE(R)                                                                    \
   template Value multiplied(Builder<R>&, Value, std::string_view, RowFactors<R>, RowFactors<R>, \
-                            const std::string&);                                                \
-  template Value dropped(Builder<R>&, Value, double, std::int64_t, bool, const std::string&);
+                            const std::string&);
 PLUMB_INSTANTIATE(float)
 PLUMB_INSTANTIATE(double)
 #undef PLUMB_INSTANTIATE

@@ -142,9 +142,4 @@ template <class R>
 Value multiplied(Builder<R>&, Value x, std::string_view kind, RowFactors<R> forward, RowFactors<R> backward,
                  const std::string& name);
 
-/// Sets elements to 0 with probability p and multiplies the others by 1 / (1 - p) (Srivastava et al. 2014);
-/// the same draw for the same seed, step, sample and element. `in_eval`: in evaluation too.
-template <class R>
-Value dropped(Builder<R>&, Value x, double p, std::int64_t seed, bool in_eval, const std::string& name);
-
 }  // namespace plumb

@@ -93,7 +93,6 @@ double gaussian_second_moment(const Activation& a, double var) {
 
 template <class R>
 Value activation(Builder<R>& b, Value x, Activation a, const std::string& name) {
-  x = b.before_activation(x, name);
   a.gain = b.activation_gain(act_name(a.act));
   const double var = b.expected_var(x);
   const Value y = b.node1(std::make_unique<ActivationOp<R>>(a),
@@ -104,8 +103,8 @@ Value activation(Builder<R>& b, Value x, Activation a, const std::string& name) 
 
 template <class R>
 Value mlp(Builder<R>& b, Value x, const DecoderSpec& s, Activation a, const std::string& name, int layer) {
-  const Value pre = b.point(
-      name + ".pre", b.linear(x, {name + ".in", {'F', s.d_ff, true}, Role::ffn_in, s.ffn.bias, layer}));
+  const Value in = b.linear(x, {name + ".in", {'F', s.d_ff, true}, Role::ffn_in, s.ffn.bias, layer});
+  const Value pre = b.point(name + ".pre", b.before_activation(in, name + ".act"));
   const Value act = b.point(name + ".act", activation(b, pre, a, name + ".act"));
   return b.point(name + ".out",
                  b.linear(act, {name + ".out", {'C', s.d_model, true}, Role::ffn_out, s.ffn.bias, layer}));
@@ -119,7 +118,7 @@ Value gated_mlp(Builder<R>& b, Value x, const DecoderSpec& s, Activation a, cons
                               {name + ".in", hidden, Role::ffn_in, s.ffn.bias, layer}};
   const std::vector<Value> made = b.linears(x, both);
   const Value up = b.point(name + ".up", made[1]);
-  const Value gate = b.before_activation(b.point(name + ".pre", made[0]), name + ".act");
+  const Value gate = b.point(name + ".pre", b.before_activation(made[0], name + ".act"));
   a.gain = b.activation_gain(act_name(a.act));
   const double var = gaussian_second_moment<R>(a, b.expected_var(gate)) * b.expected_var(up);
   Value act =

@@ -21,8 +21,7 @@ constexpr FfnEntry ffn_entry(const Entry& e) {
 }
 std::vector<FfnEntry> ffn_table();
 
-/// x → gain act(x) as a node, behind whatever Fixup puts before an activation, with the weight rule's
-/// constant.
+/// x → gain act(x) as a node, with the weight rule's constant.
 template <class R>
 Value activation(Builder<R>&, Value x, Activation, const std::string& name);
 

@@ -48,9 +48,8 @@ void refuse_other_functions(const Subject& s) {
     if (s.flag_or(f.key, f.harmless) != f.harmless)
       bad_input("{}: {} = {} in {} has no place in plumb's decoder", s.source.name, f.key, !f.harmless,
                 s.config_said());
-  if (s.map.has(Part::project_in) || s.map.has(Part::project_out))
-    bad_input("{}: embeddings of another width than the layers have no place in plumb's decoder",
-              s.source.name);
+  if (s.map.has(Part::project_in) != s.map.has(Part::project_out))
+    bad_input("{}: only one of the projections into and out of the layers is there", s.source.name);
   struct Owned {
     const char* what;
     bool has, there;
@@ -169,7 +168,15 @@ DecoderSpec spec_of_config(Subject& s, const Json& config) {
   d.embedding_norm = s.map.has(Part::embed_norm);
   d.head_bias = s.map.has_bias(Part::head);
   if (arch.scaled_embedding) d.embedding_scale = "sqrt_d";
+  if (const SourceTensor* table = s.map.find(Part::token_embed);
+      s.map.has(Part::project_in) && table && table->shape.size() == 2)
+    d.d_embed = table->shape[1];
   d.attention.qk_norm = qk_norm_of(s).value;
+  if (d.attention.qk_norm == "layer" && s.map.find(Part::q_norm)->name.find(".norms.") != std::string::npos)
+    d.attention.qk_norm = "layer_heads";
+  if (d.attention.qk_norm == "none" && arch.qk == QkRule::layer_if_set && s.flag_or("qk_layernorm", false))
+    bad_input("{}: {} has qk_layernorm = true, but there is no norm of queries and keys", s.source.name,
+              s.config_said());
   if (d.attention.qk_norm == "none" && (arch.qk == QkRule::rms || arch.qk == QkRule::rms_all))
     bad_input("{}: there is no norm of queries and keys, which {} has", s.source.name, s.architecture);
   const bool out_bias = s.map.has_bias(Part::attn_out),
@@ -192,8 +199,7 @@ DecoderSpec spec_of_config(Subject& s, const Json& config) {
   d.ffn.bias = s.map.has_bias(Part::down);
   d.init.scheme = "normal";
   if (d.position == "rope") read_rope(s, config, d);
-  if (d.position == "alibi" && arch.model_type == "falcon")
-    bad_input("{}: Falcon divides ALiBi's bias by sqrt(d_head), which plumb's ALiBi does not", s.source.name);
+  if (d.position == "alibi" && arch.model_type == "falcon") d.alibi_form = "falcon";
   for (const std::string* unclear : {&d.norm, &d.placement, &d.position, &d.attention.qk_norm})
     if (*unclear == "unknown" || *unclear == "yes")
       bad_input("{}: config and tensors do not decide how it is built; `plumb inspect` says what is known",
@@ -338,8 +344,19 @@ class Reader {
     return v;
   }
 
+  // The gains of heads that have a norm each, head after head.
+  Floats head_gains(Part part, const ParamSpec& p, bool bias) {
+    if (d_.attention.qk_norm != "layer_heads") return needed(part, p, bias);
+    Floats all;
+    for (std::int64_t h = 0; h < p.shape.size() / d_.d_head; ++h) {
+      const Floats one = needed(part, p, bias, std::to_string(h), d_.d_head);
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    return all;
+  }
+
   Floats query_gain(const ParamSpec& p, bool bias) {
-    Floats v = needed(Part::q_norm, p, bias);
+    Floats v = head_gains(Part::q_norm, p, bias);
     const double one = d_.norm_gain == "plus_one" && !bias ? 1 : 0;
     for (float& x : v) x = static_cast<float>((one + x) * score_factor() - one);
     return v;
@@ -348,6 +365,8 @@ class Reader {
   Floats of(const std::string& name, const ParamSpec& p) {
     const bool bias = name.ends_with(".bias") || name.ends_with(".beta");
     const std::string ours = name.substr(0, name.rfind('.'));
+    if (ours == "embed.project") return needed(Part::project_in, p, false);
+    if (ours == "head.project") return needed(Part::project_out, p, false);
     if (ours == "embed") return needed(Part::token_embed, p, false);
     if (ours == "head") return needed(Part::head, p, bias);
     if (ours == "final_norm") return needed(Part::final_norm, p, bias);
@@ -363,7 +382,7 @@ class Reader {
     if (ours == "attn.v") return projection(p, 2, bias);
     if (ours == "attn.o") return needed(Part::attn_out, p, bias);
     if (ours == "attn.q_norm") return query_gain(p, bias);
-    if (ours == "attn.k_norm") return needed(Part::k_norm, p, bias);
+    if (ours == "attn.k_norm") return head_gains(Part::k_norm, p, bias);
     if (ours == "ffn.gate") return needed(Part::gate, p, bias);
     if (ours == "ffn.in") return needed(Part::up, p, bias);
     if (ours == "ffn.out") return needed(Part::down, p, bias);

@@ -145,6 +145,27 @@ void warn_of_layers(const Subject& s, Inspection& i) {
                     some_of(unlike), reference, unlike.front(), example));
 }
 
+// What the architecture's code or its config asks for and no tensor is.
+void warn_of_absent(const Subject& s, Inspection& i) {
+  if (s.n_head && s.n_kv_head && *s.n_kv_head > 0 && *s.n_head % *s.n_kv_head != 0)
+    i.warnings.push_back(fmt::format(
+        "{} heads of queries cannot be shared out evenly among {} heads of keys: one of the two is wrong.",
+        *s.n_head, *s.n_kv_head));
+  if (!s.arch || !s.complete || s.map.n_layer == 0) return;
+  const bool experts = s.map.has(Part::router) || s.map.find_expert() != nullptr;
+  if (s.arch->gated && !experts && s.map.has(Part::up) && !s.map.has(Part::gate) && !s.map.has(Part::gate_up))
+    i.warnings.push_back(
+        fmt::format("{} has a gate in its feed-forward networks, but no tensor is one.", s.arch->model_type));
+  const QkRule qk = s.arch->qk;
+  if (s.map.has(Part::q_norm) || qk == QkRule::none) return;
+  if (qk != QkRule::layer_if_set)
+    i.warnings.push_back(fmt::format("{} normalises queries and keys, but no tensor is a gain of theirs.",
+                                     s.arch->model_type));
+  else if (s.flag_or("qk_layernorm", false))
+    i.warnings.push_back(fmt::format(
+        "{} has qk_layernorm = true, but no tensor is a norm of queries or keys.", s.config_said()));
+}
+
 void warn_of_names(const Subject& s, Inspection& i) {
   if (!s.map.unknown.empty())
     i.warnings.push_back(fmt::format("{} tensors have names that are not known here: {}.",
@@ -295,6 +316,7 @@ Inspection inspect(const CheckpointSource& source, const InspectOptions& options
   warn_of_norms(s, i);
   warn_of_ends(s, i);
   warn_of_layers(s, i);
+  warn_of_absent(s, i);
   warn_of_names(s, i);
   warn_of_unread(s, i);
   warn_of_values(i);

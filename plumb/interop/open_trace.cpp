@@ -1,6 +1,7 @@
 #include "plumb/interop/open_trace.h"
 
 #include <algorithm>
+#include <fstream>
 
 #include "plumb/base/error.h"
 #include "plumb/base/files.h"
@@ -45,22 +46,35 @@ Trace open_folder(const fs::path& folder) {
   return finished(log, "TensorBoard", folder);
 }
 
+// Without a byte order mark and white space at its start.
+std::string_view after_blanks(std::string_view text) {
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  return text;
+}
+
+bool is_ours(std::string_view text) {
+  return text.substr(0, text.find('\n')).find("\"plumb-trace") != std::string_view::npos;
+}
+
 }  // namespace
 
 Trace open_trace(const fs::path& path) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) return open_folder(path);
-  const std::string bytes = read_file(path), name = path.string();
-  std::string_view text = bytes;
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
-  const std::size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos) bad_input("{} is empty; name a trace or a log", name);
-  text.remove_prefix(first);
-  if (text.substr(0, text.find('\n')).find("\"plumb-trace") != std::string_view::npos)
-    return parse_trace(bytes, name);
-  if (bytes.size() > max_log_bytes)
-    bad_input("{} is larger than the {} MB that a log may have; thin it out, or cut it in parts", name,
-              max_log_bytes >> 20);
+  const std::string name = path.string();
+  // A trace of plumb's may be longer than a log: that is told from its first line, before the rest is read.
+  if (fs::is_regular_file(path, ignored) && fs::file_size(path, ignored) > max_log_bytes) {
+    std::string head(4096, '\0');
+    std::ifstream(path, std::ios::binary).read(head.data(), static_cast<std::streamsize>(head.size()));
+    if (!is_ours(after_blanks(head)))
+      bad_input("{} is larger than the {} MB that a log may have; thin it out, or cut it in parts", name,
+                max_log_bytes >> 20);
+  }
+  const std::string bytes = read_file(path);
+  const std::string_view text = after_blanks(bytes);
+  if (text.empty()) bad_input("{} is empty; name a trace or a log", name);
+  if (is_ours(text)) return parse_trace(bytes, name);
   ScalarLog log;
   if (is_tensorboard(bytes)) {
     read_tensorboard(bytes, name, log);

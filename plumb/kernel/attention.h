@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 
+#include "plumb/kernel/dropout.h"
 #include "plumb/kernel/score_bias.h"
 
 namespace plumb {
@@ -13,6 +14,8 @@ struct AttentionShape {
   double scale = 1;                                    // multiplies q.k
   double softcap = 0;       // c > 0: scale q.k becomes c tanh(scale q.k / c), before the bias
   std::int64_t window = 0;  // W > 0: position i sees keys i - W + 1 … i only
+  Dropout dropout =
+      {};  // of the weights: elements of a sample's (H T, T); its first sample is the first sequence
 
   /// The first key that position i sees.
   std::int64_t first_key(std::int64_t i) const { return window > 0 && i >= window ? i - window + 1 : 0; }
@@ -23,7 +26,7 @@ struct AttentionShape {
 template <class R>
 std::size_t attention_scratch(const AttentionShape&);
 
-/// o = softmax(cap(scale q k^T) + bias, causal) v per head. Cap: Gemma Team 2024, arXiv 2408.00118, section
+/// o = drop(softmax(cap(scale q k^T) + bias, causal)) v per head; lse and side results are those of the softmax. Cap: Gemma Team 2024, arXiv 2408.00118, section
 /// 2; window: Beltagy et al. 2020, arXiv 2004.05150, section 3.1. q (n_seq*T, H*D), k and v (n_seq*T, KV*D):
 /// rows may be strided (slices of one fused product); o (n_seq*T, H*D). lse (n_seq*T, H): log Σ exp of each
 /// row, kept for backward. Side results, skipped when data == nullptr: entropy (n_seq*T, H): -Σ p ln p in

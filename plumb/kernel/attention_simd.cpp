@@ -7,7 +7,8 @@
 //   backward  P = exp(S - lse), dS = P (dO V^T - delta), delta = sum dO O;
 //             dV = P^T dO, dK = scale dS^T Q, dQ = dS (scale K)
 //
-// With a window the tiles before it are left out. With a cap c, S = c tanh(S / c) before the bias, and dS
+// With dropout's factors F, O takes P F, dS = P (F (dO V^T) - delta) and dV takes P F. With a window the tiles before it are left
+// out. With a cap c, S = c tanh(S / c) before the bias, and dS
 // goes on times 1 - (S / c)^2.
 //
 // A block of rows computes only the columns up to its last row; what is masked inside it is replaced by p =
@@ -187,6 +188,24 @@ HWY_INLINE void ScaleRow(float* row, std::size_t n, float by) {
   if (j < n) StoreFirst(hn::Mul(LoadFirst(d, n - j, row + j), hn::Set(d, by)), d, n - j, row + j);
 }
 
+/// Dropout's factors of block rows i … i + n of the tile, into f.
+HWY_INLINE void DropFactors(const AttentionShape& a, const TileAt& t, std::size_t i, std::size_t n,
+                            std::size_t cols, float* f) {
+  for (std::size_t r = 0; r < n; ++r) {
+    const auto row = std::int64_t(t.head) * a.block + std::int64_t(t.query + i + r);
+    dropout_factors<float>(a.dropout, std::int64_t(t.sequence),
+                           Dropout::element(row, a.block, std::int64_t(t.key)), {f + r * kTile, cols});
+  }
+}
+
+/// a <- a b: n rows of `vecs` vectors.
+HWY_INLINE void MultiplyAll(float* a, const float* b, std::size_t n, std::size_t vecs) {
+  const Floats d;
+  for (std::size_t r = 0; r < n; ++r)
+    for (std::size_t at = r * kTile; at < r * kTile + vecs * hn::Lanes(d); at += hn::Lanes(d))
+      hn::StoreU(hn::Mul(hn::LoadU(d, a + at), hn::LoadU(d, b + at)), d, a + at);
+}
+
 /// Adds one tile of keys to a tile of queries: to o, not yet divided by l unless these are the last keys, and
 /// the state.
 void ForwardTile(const ForwardCall& c, const TileAt& t, View<const float> q, const float* keys,
@@ -202,6 +221,11 @@ void ForwardTile(const ForwardCall& c, const TileAt& t, View<const float> q, con
     Mask(s, t, i, n, vecs, -kInf);
     float keep[kBlockRows], factor[kBlockRows];
     SoftmaxRows(s, n, vecs, first, bool(c.entropy), state, i, keep);
+    if (c.a.dropout) {
+      float* f = s + kMaxBlockRows * kTile;
+      DropFactors(c.a, t, i, n, vecs * lanes, f);
+      MultiplyAll(s, f, n, vecs);
+    }
     for (std::size_t r = 0; r < n; ++r) factor[r] = last ? 1.0f / state.l[i + r] : 1.0f;
     float* out = o.row(std::int64_t(i));
     for (std::size_t r = 0; r < n && !first; ++r)
@@ -217,7 +241,7 @@ void AttentionForward(const ForwardCall& c, float* scratch) {
   float* keys = align(scratch);
   float* values = keys + at.tiles * at.keys();
   float* s = values + at.tiles * at.values();
-  float* rows_of = s + kMaxBlockRows * kTile;
+  float* rows_of = s + 2 * kMaxBlockRows * kTile;
   const RowState state{rows_of, rows_of + kTile, rows_of + 2 * kTile};
   const std::size_t group = Size(c.a.n_head / c.a.n_kv_head), window = Size(c.a.window);
   for (std::size_t n = 0; n < Size(c.a.n_seq); ++n)
@@ -236,7 +260,7 @@ void AttentionForward(const ForwardCall& c, float* scratch) {
           const View<const float> q = tile_of(c.q, n * at.block + i, rows, h * at.head, at.head);
           const View<float> o = tile_of(c.o, n * at.block + i, rows, h * at.head, at.head);
           for (std::size_t j = TileAt::first_tile(i, window); j <= i; j += kTile)
-            ForwardTile(c, TileAt{h, i, j, rows, std::min(kTile, at.block - j), window}, q,
+            ForwardTile(c, TileAt{n, h, i, j, rows, std::min(kTile, at.block - j), window}, q,
                         keys + j / kTile * at.keys(), values + j / kTile * at.values(), at.padded, !finite, s,
                         o, state);
           FinishTile(c, n * at.block + i, rows, h, state);
@@ -249,7 +273,7 @@ struct BackwardScratch {
   float *keys_t, *values_t, *keys;  // K scaled and transposed, V transposed, K scaled
   float *q, *d_o;                   // rows
   float *p, *ds;                    // (kTile, kTile)
-  float* slope;                     // of the cap, a block of rows
+  float *slope, *factors;           // of the cap and of dropout, a block of rows
   float *delta, *lse;               // a value a query
 
   BackwardScratch(const Layout& at, float* scratch) {
@@ -261,7 +285,8 @@ struct BackwardScratch {
     p = d_o + at.values();
     ds = p + kTile * kTile;
     slope = ds + kTile * kTile;
-    delta = slope + kMaxBlockRows * kTile;
+    factors = slope + kMaxBlockRows * kTile;
+    delta = factors + kMaxBlockRows * kTile;
     lse = delta + kTile;
   }
 };
@@ -335,11 +360,16 @@ HWY_INLINE void BackwardScores(const BackwardCall& c, const Layout& at, const Ti
     Scores(c.a, t, i, n, w.q, padded, w.keys_t, c.bias, c.table, p, w.slope);
     Product(n, vecs * lanes, at.head, Left<false>{w.d_o + i * padded, padded}, w.values_t, kTile,
             Result{ds, kTile});
+    if (c.a.dropout) {
+      DropFactors(c.a, t, i, n, vecs * lanes, w.factors);
+      MultiplyAll(ds, w.factors, n, vecs);
+    }
     Mask(p, t, i, n, vecs, -kInf), Mask(ds, t, i, n, vecs, 0);
     std::size_t r = 0;
     for (; r + 3 <= n; r += 3)
       ScoreGradRows<3>(p + r * kTile, ds + r * kTile, vecs, w.lse + i + r, w.delta + i + r);
     for (; r < n; ++r) ScoreGradRows<1>(p + r * kTile, ds + r * kTile, vecs, w.lse + i + r, w.delta + i + r);
+    if (c.a.dropout) MultiplyAll(p, w.factors, n, vecs);
     if (c.bias && c.d_table)
       c.bias->grad({ds, std::int64_t(n), std::int64_t(cols), std::int64_t(kTile)}, int(t.head),
                    std::int64_t(t.query + i), std::int64_t(t.key), c.d_table);
@@ -391,7 +421,7 @@ void BackwardColumn(const BackwardCall& c, const Layout& at, std::size_t sequenc
   for (std::size_t h = kv * group; h < (kv + 1) * group; ++h)
     for (std::size_t i = key; i < at.block && TileAt::first_tile(i, window) <= key;
          i += kTile, first = false) {
-      const TileAt t{h, i, key, std::min(kTile, at.block - i), cols, window};
+      const TileAt t{sequence / at.block, h, i, key, std::min(kTile, at.block - i), cols, window};
       const bool all_finite = PackQueries(c, at, sequence + i, t.rows, h, w) && finite;
       const std::size_t step = t.masked() && !all_finite ? 1 : kBlockRows;
       BackwardScores(c, at, t, step, TileOf(c.dq, sequence + i, t.rows, h * at.head, at.head), w);
@@ -422,7 +452,7 @@ HWY_EXPORT(AttentionBackward);
 
 template <class R>
 std::size_t attention_scratch(const AttentionShape& a) {
-  const std::size_t plain = 3 * std::size_t(a.block);
+  const std::size_t plain = 4 * std::size_t(a.block);
   if constexpr (sizeof(R) == sizeof(double)) return plain;
   const Layout at(a);
   return std::max({plain, at.forward() + 16, at.backward() + 16});

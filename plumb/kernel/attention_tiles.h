@@ -28,17 +28,17 @@ struct Layout {
   std::size_t keys() const { return head * kTile; }      // a tile of keys or values, transposed
   std::size_t values() const { return kTile * padded; }  // a tile of rows
 
-  std::size_t forward() const { return tiles * (keys() + values()) + kMaxBlockRows * kTile + 3 * kTile; }
+  std::size_t forward() const { return tiles * (keys() + values()) + 2 * kMaxBlockRows * kTile + 3 * kTile; }
   std::size_t backward() const {
-    return 2 * keys() + 3 * values() + (2 * kTile + kMaxBlockRows) * kTile + 2 * kTile;
+    return 2 * keys() + 3 * values() + 2 * (kTile + kMaxBlockRows) * kTile + 2 * kTile;
   }
 };
 
 /// One tile of queries against one tile of keys.
 struct TileAt {
-  std::size_t head, query, key;  // head, first positions inside the sequence
-  std::size_t rows, cols;        // queries, keys
-  std::size_t window;            // 0: none
+  std::size_t sequence, head, query, key;  // of the call; head; first positions inside the sequence
+  std::size_t rows, cols;                  // queries, keys
+  std::size_t window;                      // 0: none
 
   bool diagonal() const { return query == key; }
   /// The first tile of keys that any of these queries sees.

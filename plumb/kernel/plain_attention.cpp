@@ -2,13 +2,13 @@
 // scores and gradients stored in R.
 //
 //   s_j = cap(scale q.k_j) + bias_j, i - W < j <= i;  lse = log sum exp s;  p_j = exp(s_j - lse)
-//   o = sum p_j v_j
-//   dv_j += p_j do;  ds_j = p_j (do.v_j - do.o);  dz_j = ds_j cap'(z_j)
+//   o = sum f_j p_j v_j
+//   dv_j += f_j p_j do;  ds_j = p_j (f_j do.v_j - do.o);  dz_j = ds_j cap'(z_j)
 //   dq = scale sum dz_j k_j;  dk_j += scale dz_j q
 //
-// cap(z) = c tanh(z / c), cap' = 1 - (cap / c)^2; without a cap both are z and 1. o, lse, entropy and max_logit
-// overwrite. dq, dk, dv: cleared first where their sink overwrites, then added to; d_table adds. Scratch: 3 T
-// (of one row the scores, their gradient, the cap's slope).
+// cap(z) = c tanh(z / c), cap' = 1 - (cap / c)^2; without a cap both are z and 1. f: dropout's factor, or 1. o, lse, entropy and max_logit
+// overwrite. dq, dk, dv: cleared first where their sink overwrites, then added to; d_table adds. Scratch: 4 T
+// (of one row the scores, their gradient, the cap's slope, dropout's factors).
 #include <cmath>
 #include <limits>
 
@@ -57,6 +57,15 @@ void scores(const AttentionShape& a, const R* q, View<const R> k, std::int64_t f
   if (bias) bias->add({s + from, 1, n, n}, int(h), i, from, table);
 }
 
+/// Of the keys of query i, what dropout multiplies their weights by; nullptr: there is none.
+template <class R>
+const R* factors(const AttentionShape& a, std::int64_t sequence, std::int64_t h, std::int64_t i, R* f) {
+  if (!a.dropout) return nullptr;
+  plain::dropout_factors<R>(a.dropout, sequence, Dropout::element(h * a.block + i, a.block, 0),
+                            {f, static_cast<std::size_t>(i + 1)});
+  return f;
+}
+
 }  // namespace
 
 template <class R>
@@ -71,6 +80,7 @@ void attention_forward(const AttentionShape& a, View<const R> q, View<const R> k
     for (std::int64_t j = from; j <= i; ++j)
       if (double(s[j]) > top || std::isnan(s[j])) top = double(s[j]);
     const double shift = top == -std::numeric_limits<double>::infinity() ? 0 : top;
+    const R* f = factors(a, first / a.block, h, i, s + a.block);
     for (std::int64_t j = from; j <= i; ++j) {
       const double e = std::exp(double(s[j]) - shift);
       z += e;
@@ -79,7 +89,8 @@ void attention_forward(const AttentionShape& a, View<const R> q, View<const R> k
     for (std::int64_t c = 0; c < a.d_head; ++c) {
       double total = 0;
       for (std::int64_t j = from; j <= i; ++j)
-        total += std::exp(double(s[j]) - shift) / z * double(v.row(first + j)[kv + c]);
+        total +=
+            (f ? double(f[j]) : 1) * std::exp(double(s[j]) - shift) / z * double(v.row(first + j)[kv + c]);
       o.row(row)[col + c] = R(total);
     }
     lse.row(row)[h] = R(shift + std::log(z));
@@ -99,13 +110,15 @@ void attention_backward(const AttentionShape& a, View<const R> q, View<const R> 
     const std::int64_t from = a.first_key(i), n = i + 1 - from;
     scores(a, q.row(row) + col, k, first, i, h, kv, bias, table, s, slope);
     const R* g = d_o.row(row) + col;
+    const R* f = factors(a, first / a.block, h, i, slope + a.block);
     const double delta = dot(g, o.row(row) + col, a.d_head);
     for (std::int64_t j = from; j <= i; ++j) {
       const double p = std::exp(double(s[j]) - double(lse.row(row)[h]));
-      ds[j] = R(p * (dot(g, v.row(first + j) + kv, a.d_head) - delta));
+      const double kept = f ? double(f[j]) : 1;
+      ds[j] = R(p * (kept * dot(g, v.row(first + j) + kv, a.d_head) - delta));
       const double dz = double(ds[j]) * (a.softcap > 0 ? double(slope[j]) : 1);
       for (std::int64_t c = 0; c < a.d_head; ++c) {
-        if (dv) dv.v.row(first + j)[kv + c] += R(p * double(g[c]));
+        if (dv) dv.v.row(first + j)[kv + c] += R(kept * p * double(g[c]));
         if (dk) dk.v.row(first + j)[kv + c] += R(a.scale * dz * double(q.row(row)[col + c]));
         if (dq) dq.v.row(row)[col + c] += R(a.scale * dz * double(k.row(first + j)[kv + c]));
       }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "plumb/model/ends.h"
+#include "plumb/plan/dropout.h"
 #include "plumb/spec/from_config.h"
 
 namespace plumb {
@@ -67,16 +68,18 @@ class Decoder {
   }
 
   void build(Builder<R>& b, std::int64_t block, const LossTerms& loss) {
-    const Dim channels{'C', s_.d_model, true}, vocabulary{'V', s_.vocab_size};
+    const Dim channels{'C', s_.d_model, true}, vocabulary{'V', s_.vocab_size},
+        embedded{'C', s_.d_embed > 0 ? s_.d_embed : s_.d_model, true};
     const Value table = b.param({.name = "embed.weight",
                                  .role = Role::token_embed,
-                                 .shape = {vocabulary, channels},
+                                 .shape = {vocabulary, embedded},
                                  .fan_in = 1,
-                                 .fan_out = s_.d_model});
+                                 .fan_out = embedded.n});
     Value x = scaled_embedding(b, embed_tokens(b, table, block));
+    if (s_.d_embed > 0) x = b.linear(x, {"embed.project", channels, Role::ffn_in, false, -1});
     if (s_.embedding_norm) x = norm_->build(b, x, "embed.norm", -1);
     x = position_->embed(b, x);
-    x = b.point("embed", x);
+    x = b.point("embed", dropped_in_training(b, x, "embed.dropped"));
     const auto bias = position_->bias(b);
     const auto& flaws = s_.flaws;
     const std::int64_t rows = b.context() > 0 ? b.context() : block;
@@ -84,7 +87,8 @@ class Decoder {
                 bias.table,
                 position_->rotation(rows),
                 position_->rotation(rows, true),
-                {flaws.mask_ahead, flaws.mask_finite, flaws.mask_value}};
+                {flaws.mask_ahead, flaws.mask_finite, flaws.mask_value},
+                b.mode() == Mode::train ? s_.noise : DecoderSpec::Noise{}};
 
     Value stream = residual_->open(b, x);
     const int n_layer = static_cast<int>(s_.n_layer);
@@ -100,6 +104,7 @@ class Decoder {
     if (s_.final_norm) x = norm_->build(b, x, "final_norm", -1);
     x = b.point("final_norm", x);
     if (const double scale = init_->logit_scale(); scale != 1) x = scaled(b, scale, x, "head.scaled");
+    if (s_.d_embed > 0) x = b.linear(x, {"head.project", embedded, Role::ffn_in, false, -1});
     Value logits = s_.tied_embeddings ? b.product(x, table, std::nullopt, "head")
                                       : b.linear(x, {"head", vocabulary, Role::readout, s_.head_bias, -1});
     if (s_.logit_softcap > 0) logits = softcapped(b, logits, s_.logit_softcap, "head.capped");
@@ -131,7 +136,12 @@ class Decoder {
                                  : ffn_->build(b, x, name, at.layer);
     if (place_.after_branch)
       x = place_.before ? norm_->build(b, x, name + ".norm_out", at.layer) : normed(b, x, at);
-    return init_->after_branch(b, x, at);
+    return dropped_in_training(b, init_->after_branch(b, x, at), name + ".dropped");
+  }
+
+  Value dropped_in_training(Builder<R>& b, Value x, const std::string& name) const {
+    if (b.mode() != Mode::train || s_.noise.dropout == 0) return x;
+    return dropped(b, x, dropout_at(s_.noise.dropout, s_.noise.seed, name), name);
   }
 
   Value write(Builder<R>& b, Value shortcut, Value branch, const Site& at) {
@@ -315,8 +325,12 @@ ParamCounts count_params(const DecoderSpec& s, const ParamLayout& layout) {
     const std::string& name = p.spec.name;
     const std::int64_t size = p.size();
     n.total += size;
-    if (name == "head.bias") {
+    if (name == "head.bias" || name == "head.project.weight") {
       n.head += size;
+      continue;
+    }
+    if (name == "embed.project.weight") {
+      n.embedding += size;
       continue;
     }
     if (name.ends_with(".temperature")) {  // of the norm of queries

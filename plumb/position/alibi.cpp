@@ -4,11 +4,13 @@
 //   n a power of two:  m_h = 2^(-8 h / n), h = 1 … n
 //   otherwise: those of the power of two below n, then every other one of the next, from its first
 //
-// No parameters, no gradients: the bias is a constant of the graph.
+// Falcon's form: (r(r(m_h) j) - r(r(m_h) i)) / sqrt(d_head), r rounding to bfloat16; its own code leaves out the second term,
+// which is one constant a row. No parameters, no gradients: the bias is a constant of the graph.
 #include <bit>
 #include <cmath>
 
 #include "plumb/position/position.h"
+#include "plumb/tensor/rounding.h"
 
 namespace plumb {
 namespace {
@@ -41,15 +43,36 @@ class AlibiBias final : public ScoreBias<R> {
 };
 
 template <class R>
+class FalconBias final : public ScoreBias<R> {
+ public:
+  explicit FalconBias(const DecoderSpec& s) : scale_(1 / std::sqrt(static_cast<double>(s.d_head))) {
+    for (const double m : alibi_slopes(s.n_head)) slopes_.push_back(to_bf16(static_cast<float>(m)));
+  }
+  void add(View<R> s, int head, std::int64_t q0, std::int64_t k0, View<const R>) const override {
+    const float m = slopes_[static_cast<std::size_t>(head)];
+    const auto at = [&](std::int64_t position) { return double{to_bf16(m * static_cast<float>(position))}; };
+    for (std::int64_t i = 0; i < s.rows; ++i)
+      for (std::int64_t j = 0; j < s.cols; ++j)
+        s.row(i)[j] += static_cast<R>((at(k0 + j) - at(q0 + i)) * scale_);
+  }
+  void grad(View<const R>, int, std::int64_t, std::int64_t, View<R>) const override {}
+
+ private:
+  double scale_;
+  std::vector<float> slopes_;
+};
+
+template <class R>
 class Alibi final : public Position<R> {
  public:
-  explicit Alibi(const DecoderSpec& s) : n_head_(s.n_head) {}
+  explicit Alibi(const DecoderSpec& s) : s_(s) {}
   typename Position<R>::Bias bias(Builder<R>&) const override {
-    return {std::make_shared<AlibiBias<R>>(n_head_), {}};
+    if (s_.alibi_form == "falcon") return {std::make_shared<FalconBias<R>>(s_), {}};
+    return {std::make_shared<AlibiBias<R>>(s_.n_head), {}};
   }
 
  private:
-  std::int64_t n_head_;
+  DecoderSpec s_;
 };
 
 }  // namespace
@@ -63,7 +86,10 @@ extern constexpr PositionEntry alibi = position_entry<Alibi>({
     .paper = "Press, Smith, Lewis 2021, arXiv 2108.12409, section 3",
     .pitfalls = "Heads with a steep slope see few tokens. For a number of heads that is no power of two the "
                 "slopes are "
-                "two series, not one.",
+                "two series, not one. Falcon's are rounded to bfloat16, product with the position included, "
+                "and divided by "
+                "sqrt(d_head): read exactly, its checkpoints give other logits.",
+    .fields = "model.alibi_form",
 });
 }  // namespace entries::position
 

@@ -13,10 +13,10 @@ namespace {
 
 using Rows = std::vector<Field<DecoderSpec>>;
 
-// The config's key of a spec's field: [init] keeps its place, number formats are [train]'s, everything else
-// lies below [model].
+// The config's key of a spec's field: [init] keeps its place, number formats and noise are [train]'s, everything
+// else lies below [model].
 std::string config_key(const Field<DecoderSpec>& field) {
-  if (field.section == "numbers") return "train." + field.key;
+  if (field.section == "numbers" || field.section == "noise") return "train." + field.key;
   return field.section == "init" ? field.path() : "model." + field.path();
 }
 
@@ -84,6 +84,8 @@ Rows all_rows() {
   top("head_bias", &S::head_bias);
   top("embedding_norm", &S::embedding_norm);
   top("position_overflow", &S::position_overflow);
+  top("alibi_form", &S::alibi_form);
+  top("d_embed", &S::d_embed);
   top("logit_softcap", &S::logit_softcap);
   attention("kind", &S::Attention::kind);
   attention("scale", &S::Attention::scale);
@@ -127,6 +129,13 @@ Rows all_rows() {
   };
   numbers("precision", &S::Numbers::precision);
   numbers("norm_reduce", &S::Numbers::norm_reduce);
+  const auto noise = [&](std::string key, auto member) {
+    add(rows, std::move(key), any(), [&](std::string k, FieldCheck c) {
+      return field_in<&DecoderSpec::noise, DecoderSpec>("noise", std::move(k), member, std::move(c), "");
+    });
+  };
+  noise("dropout", &S::Noise::dropout);
+  noise("seed", &S::Noise::seed);
   const auto flaw = [&](std::string key, auto member, FieldCheck check = any()) {
     add(rows, std::move(key), std::move(check), [&](std::string k, FieldCheck c) {
       return field_in<&DecoderSpec::flaws, DecoderSpec>("flaws", std::move(k), member, std::move(c), "");

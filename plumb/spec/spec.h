@@ -39,8 +39,10 @@ struct DecoderSpec {
   bool head_bias = false;       // logits have a bias, where the head is a matrix of its own
   bool embedding_norm = false;  // a norm of the token embeddings, before positions
   std::string position_overflow =
-      "error";               // learned positions past block_size: error | clamp (they read the last row)
-  double logit_softcap = 0;  // c > 0: logits are c tanh(z / c)
+      "error";  // learned positions past block_size: error | clamp (they read the last row)
+  std::string alibi_form = "exact";  // exact | falcon: in bfloat16, divided by sqrt(d_head)
+  std::int64_t d_embed = 0;          // width of the token embeddings; 0: d_model, without projections
+  double logit_softcap = 0;          // c > 0: logits are c tanh(z / c)
 
   struct Attention {
     std::string kind = "mha";
@@ -49,7 +51,7 @@ struct DecoderSpec {
     std::string bias = "false";  // "false", "true", "qkv": not on the output projection
     bool qk_projection = true, value_projection = true;  // false: the heads are cut from the input as it is
     bool output_projection = true;                       // false: the heads write to the stream directly
-    std::string qk_norm = "none";                        // none | l2 | rms | rms_all | layer
+    std::string qk_norm = "none";                        // none | l2 | rms | rms_all | layer | layer_heads
     double softcap = 0;       // c > 0: scores are c tanh(s / c), before bias and mask
     std::int64_t window = 0;  // keys that a query sees, itself included; 0: all
     std::int64_t full_every =
@@ -93,6 +95,12 @@ struct DecoderSpec {
     std::string precision = "fp32";    // base/precision.h
     std::string norm_reduce = "fp32";  // storage: layer and rms norm add up in the storage format
   } numbers;
+
+  struct Noise {
+    double dropout =
+        0;  // of attention's weights, of what both branches write, of the embedding; in training only
+    std::int64_t seed = 0;  // train.seed
+  } noise;
 
   // -- no user may set these
   struct Flaws {

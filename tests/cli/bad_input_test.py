@@ -20,13 +20,14 @@ CASES = [
     ('train --set train.learning_rate_of_the_run=1',
      "unknown key 'train.learning_rate_of_the_run' (--set); known in its section: steps, batch_size, "
      'accumulate, optimizer, lr, min_lr, warmup, schedule, weight_decay, decay, beta1, beta2, adam_eps, '
-     'momentum, grad_clip, agc, z_loss, label_smoothing, seed, precision, norm_reduce, threads, recompute, eval_every, checkpoint_every, keep_checkpoints'),
+     'momentum, grad_clip, agc, z_loss, label_smoothing, dropout, seed, precision, norm_reduce, threads, recompute, eval_every, checkpoint_every, keep_checkpoints'),
+    ('train --set train.dropout=1', "train.dropout (--set) must be at least 0 and below 1, but is 1.0; change it there"),
     ('train --set trian.lr=1', "unknown key 'trian.lr' (--set); did you mean 'train.lr'?"),
     ('train --set train.lr', "--set train.lr has no '='; write --set section.key=value, for example --set train.lr=1e-3"),
     ('train {dir}/unknown_key.toml',
      "unknown key 'train.learning_rate' ({dir}/unknown_key.toml:3); known in its section: steps, batch_size, "
      'accumulate, optimizer, lr, min_lr, warmup, schedule, weight_decay, decay, beta1, beta2, adam_eps, '
-     'momentum, grad_clip, agc, z_loss, label_smoothing, seed, precision, norm_reduce, threads, recompute, eval_every, checkpoint_every, keep_checkpoints'),
+     'momentum, grad_clip, agc, z_loss, label_smoothing, dropout, seed, precision, norm_reduce, threads, recompute, eval_every, checkpoint_every, keep_checkpoints'),
     ('train {dir}/unknown_section.toml',
      'unknown section [trian] ({dir}/unknown_section.toml:1); did you mean [train]? known: model, '
      'model.attention, model.ffn, model.rope, init, train, train.lr_scale, data, probe, fault'),

@@ -42,10 +42,7 @@ const Family families[] = {
        s.attention.qk_norm = n;
        if (n == "l2") s.attention.scale = "none";
      },
-     [](const Components&) {
-       return Names{"none", "l2", "rms", "rms_all", "layer"};
-     },
-     true},
+     [](const Components&) { return Names{"none", "l2", "rms", "rms_all", "layer", "layer_heads"}; }, true},
     {"heads",
      [](S& s, N& n) {
        if (n == "gqa") s.n_head = 4, s.n_kv_head = 2;
@@ -106,6 +103,8 @@ const Variant variants[] = {
      [](S& s) { s.attention.qk_norm = "rms", s.norm_gain = "plus_one"; }},
     {"attention", "rms norm of all heads", [](S& s) { s.attention.qk_norm = "rms_all", s.n_kv_head = 1; }},
     {"attention", "layer norm", [](S& s) { s.attention.qk_norm = "layer"; }},
+    {"attention", "layer norm, gains of each head",
+     [](S& s) { s.attention.qk_norm = "layer_heads", s.n_head = 4, s.n_kv_head = 2; }},
     {"attention", "input as keys", [](S& s) { s.attention.qk_projection = false; }},
     {"attention", "input as values", [](S& s) { s.attention.value_projection = false; }},
     {"attention", "input as all",
@@ -118,6 +117,9 @@ const Variant variants[] = {
        s.position = "rope", s.d_head = 4, s.rope.local_base = 50;
      },
      "mha"},
+    {"attention", "dropout", [](S& s) { s.noise.dropout = 0.3; }},
+    {"residual", "dropout", [](S& s) { s.noise.dropout = 0.3; }},
+    {"placement", "dropout", [](S& s) { s.noise.dropout = 0.3; }},
     {"attention", "bias on the logits", [](S& s) { s.tied_embeddings = false, s.head_bias = true; }},
     {"attention", "capped logits", [](S& s) { s.logit_softcap = 0.8; }},
     {"position", "interleaved", [](S& s) { s.rope.layout = "interleaved"; }, "rope"},
@@ -126,10 +128,12 @@ const Variant variants[] = {
     // one layer: deeper, what a cache holds was made of states of shorter sequences, turned by other angles
     {"position", "dynamic",
      [](S& s) { s.n_layer = 1, s.rope.scaling = "dynamic_ntk", s.rope.original_block_size = 3; }, "rope"},
+    {"position", "Falcon's", [](S& s) { s.alibi_form = "falcon"; }, "alibi"},
     {"position", "yarn", [](S& s) { s.rope.scaling = "yarn"; }, "rope"},
     {"ffn", "no bias", [](S& s) { s.ffn.bias = false; }},
     {"ffn", "top 1", [](S& s) { s.ffn.top_k = 1; }},
     {"init", "wider than the base", [](S& s) { s.init.base_d_model = 2; }},
+    {"init", "narrower embeddings", [](S& s) { s.d_embed = 4; }},
     {"init", "untied, uniform", [](S& s) { s.tied_embeddings = false, s.init.distribution = "uniform"; }},
 };
 

@@ -40,16 +40,25 @@ MODELS = {
                         word_embed_proj_dim=32)),
     "opt, post": ("OPT", dict(vocab_size=V, hidden_size=32, ffn_dim=56, num_hidden_layers=3, num_attention_heads=4,
                               max_position_embeddings=64, word_embed_proj_dim=32, do_layer_norm_before=False)),
+    "opt, narrow embeddings": ("OPT", dict(vocab_size=V, hidden_size=32, ffn_dim=56, num_hidden_layers=3, num_attention_heads=4,
+                                           max_position_embeddings=64, word_embed_proj_dim=20, do_layer_norm_before=False)),
     "bloom": ("Bloom", dict(vocab_size=V, hidden_size=32, n_layer=3, n_head=4)),
     "bloom, six heads": ("Bloom", dict(vocab_size=V, hidden_size=48, n_layer=3, n_head=6)),
     "falcon": ("Falcon", dict(vocab_size=V, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, new_decoder_architecture=False,
                               multi_query=True, parallel_attn=True)),
     "falcon, new": ("Falcon", dict(vocab_size=V, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, num_kv_heads=2,
                                    new_decoder_architecture=True)),
+    "falcon, alibi": ("Falcon", dict(vocab_size=V, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, alibi=True,
+                                     new_decoder_architecture=False, multi_query=False, bias=True)),
+    # slopes that bfloat16 does not hold
+    "falcon, alibi, six heads": ("Falcon", dict(vocab_size=V, hidden_size=48, num_hidden_layers=3, num_attention_heads=6, alibi=True,
+                                                new_decoder_architecture=False, multi_query=True, bias=True, parallel_attn=False)),
     "gpt_neox": ("GPTNeoX", dict(WIDE, rotary_pct=0.5)),
     "gpt_neox, serial": ("GPTNeoX", dict(WIDE, rotary_pct=0.25, use_parallel_residual=False)),
     "phi": ("Phi", dict(GROUPED, partial_rotary_factor=0.5)),
     "stablelm": ("StableLm", dict(GROUPED, partial_rotary_factor=0.25, use_qkv_bias=True)),
+    "stablelm 2": ("StableLm", dict(GROUPED, partial_rotary_factor=0.25, qk_layernorm=True, use_parallel_residual=True)),
+    "stablelm 2, serial": ("StableLm", dict(GROUPED, partial_rotary_factor=0.5, qk_layernorm=True)),
 }
 
 

@@ -12,8 +12,6 @@ import tiny_checkpoints as tiny  # noqa: E402
 
 # What has no part in plumb, or cannot be known.
 REFUSED = {
-    "opt-350m": "embeddings of another width",
-    "falcon-rw": "ALiBi's bias by sqrt(d_head)",
     "gpt_neox": "0.25 of d_head = 4 is no pair",
     "gpt_neox-sequential": "0.25 of d_head = 4 is no pair",
     "stablelm": "0.25 of d_head = 4 is no pair",

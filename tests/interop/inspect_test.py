@@ -258,6 +258,16 @@ class Warnings(InAFolder):
         self.assertEqual(answer["placement"], "pre")
         self.assertIn('makes the placement "post"', words)
 
+    def test_what_the_architecture_has_and_no_tensor_is(self):
+        def without(name, *parts):
+            return {k: None for k in case(name).tensors if any(p in k for p in parts)}
+
+        self.assertIn("llama has a gate in its feed-forward networks, but no tensor is one", self.warnings("llama", tensors=without("llama", "gate_proj"))[1])
+        self.assertIn("qwen3 normalises queries and keys, but no tensor is a gain of theirs", self.warnings("qwen3", tensors=without("qwen3", "_norm.w"))[1])
+        self.assertIn("config.json has qk_layernorm = true, but no tensor is a norm of queries or keys",
+                      self.warnings("stablelm", {"qk_layernorm": True})[1])
+        wide = {k: (64, tiny.D) for k in case("llama").tensors if "k_proj" in k or "v_proj" in k}
+        self.assertIn("heads of queries cannot be shared out evenly among", self.warnings("llama", tensors=wide)[1])
 
     def test_a_layer_that_is_missing_in_the_middle(self):
         whole = tiny.llama_like(tiny.llama_layer(), n=6)

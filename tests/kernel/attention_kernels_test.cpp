@@ -78,7 +78,7 @@ struct Problem {
   void copy(const Problem<Q>& p) {
     qkv.copy(p.qkv), d_o.copy(p.d_o), table.copy(p.table), d_qkv.copy(p.d_qkv), d_table.copy(p.d_table);
     biased = p.biased, overwrite = p.overwrite, distance.window = p.distance.window;
-    a.softcap = p.a.softcap, a.window = p.a.window;
+    a.softcap = p.a.softcap, a.window = p.a.window, a.dropout = p.a.dropout;
   }
   View<R> q(const Guarded<R>& m) const { return m.view().columns(0, a.n_head * a.d_head); }
   View<R> k(const Guarded<R>& m) const {
@@ -119,7 +119,7 @@ TEST(AttentionKernel, PlainBackwardIsTheDerivative) {
       Problem<double> p(2, 5, 2, kv, 3), work(2, 5, 2, kv, 3);
       p.randomise(7, scale);
       p.biased = true;
-      if (kv == 1) p.a.softcap = 2, p.a.window = 3;
+      if (kv == 1) p.a.softcap = 2, p.a.window = 3, p.a.dropout = {stream(1, "test"), 0.4, 3, 7};
       p.d_table.fill([](std::int64_t, std::int64_t) { return 0.0; });
       p.run(true);
       work.copy(p);
@@ -202,6 +202,60 @@ TEST_P(AttentionSweep, FastIsPlainInAWindowAndUnderACap) {
         SCOPED_TRACE(testing::Message() << "T " << block << " window " << window << " cap " << cap);
         expect_twins(fast, plain);
       }
+  });
+}
+
+TEST_P(AttentionSweep, FastIsPlainWithDropout) {
+  const std::int64_t block = GetParam();
+  for_each_target([&] {
+    for (const std::int64_t window : {0, 7, 70})
+      for (const double share : {0.1, 0.9}) {
+        Problem<float> fast(2, block, 4, 2, 12, 1);
+        Problem<double> plain(2, block, 4, 2, 12);
+        fast.randomise(unsigned(block * 1000 + window), 1);
+        fast.a.window = window, fast.a.dropout = {stream(1, "test"), share, 3, 7};
+        fast.a.softcap = window == 7 ? 2 : 0, fast.biased = window > 0;
+        fast.overwrite = share < 0.5;
+        plain.copy(fast);
+        fast.run(false);
+        plain.run(true);
+        // Weights are up to 1 / (1 - p) times as large, and so are their errors.
+        const double grown = fast.a.dropout.kept();
+        Allowed allowed(plain);
+        allowed.o *= grown, allowed.grad *= grown;
+        SCOPED_TRACE(testing::Message() << "T " << block << " window " << window << " share " << share);
+        EXPECT_TRUE(near(fast.o, plain.o, allowed.o));
+        EXPECT_TRUE(near(fast.lse, plain.lse, allowed.score + 4 * kEps));
+        EXPECT_TRUE(near(fast.entropy, plain.entropy, allowed.p));
+        EXPECT_TRUE(near(fast.d_qkv, plain.d_qkv, allowed.grad));
+        EXPECT_TRUE(near(fast.d_table, plain.d_table, allowed.grad * std::sqrt(double(block))));
+      }
+  });
+}
+
+/// o = (F P) V with the factors of a (H T, T) tensor, in which row h T + i is query i of head h.
+TEST(AttentionKernel, DropoutsFactorsMultiplyTheWeights) {
+  for_each_target([] {
+    constexpr std::int64_t kBlock = 70, kHeads = 2;
+    Problem<float> p(2, kBlock, kHeads, 1, 4);
+    p.randomise(1, 1);
+    const View<float> v = p.v(p.qkv), k = p.k(p.qkv);
+    for (std::int64_t i = 0; i < k.rows; ++i) {
+      std::fill(k.row(i), k.row(i) + k.cols, 0.0f);  // all weights of row i are 1 / (i + 1)
+      std::fill(v.row(i), v.row(i) + v.cols, 1.0f);
+    }
+    p.a.dropout = {stream(1, "test"), 0.3, 3, 7};
+    p.run(false);
+    for (std::int64_t n = 0; n < 2; ++n)
+      for (std::int64_t h = 0; h < kHeads; ++h)
+        for (std::int64_t i = 0; i < kBlock; ++i) {
+          std::vector<double> f(static_cast<std::size_t>(i + 1));
+          plain::dropout_factors<double>(p.a.dropout, n, (h * kBlock + i) * 72,
+                                         f);  // 70 in whole blocks of 4
+          double sum = 0;
+          for (const double factor : f) sum += factor;
+          EXPECT_NEAR(p.o.at(n * kBlock + i, h * 4), sum / double(i + 1), 2e-6) << n << " " << h << " " << i;
+        }
   });
 }
 

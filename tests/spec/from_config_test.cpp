@@ -123,13 +123,16 @@ TEST(SpecFields, CoverTheConfigsModelAndInit) {
   EXPECT_EQ(shared + 2, in_config);  // eight_thirds and multiple_of become d_ff
   const auto flaws = static_cast<std::size_t>(
       std::ranges::count_if(spec_fields(), [](const auto& f) { return f.section == "flaws"; }));
-  // vocab_size, ignore_index; [train]'s precision and norm_reduce; what only faults set
-  EXPECT_EQ(spec_fields().size(), shared + 4 + flaws);
+  // vocab_size, ignore_index; [train]'s precision, norm_reduce, dropout and seed; what only faults set
+  EXPECT_EQ(spec_fields().size(), shared + 6 + flaws);
   Config narrow;
   narrow.train.precision = "bf16_pure", narrow.train.norm_reduce = "storage";
+  narrow.train.dropout = 0.25, narrow.train.seed = 9;
   const DecoderSpec s = spec_from_config(narrow, 1200);
   EXPECT_EQ(s.numbers.precision, "bf16_pure");
   EXPECT_EQ(s.numbers.norm_reduce, "storage");
+  EXPECT_EQ(s.noise.dropout, 0.25);
+  EXPECT_EQ(s.noise.seed, 9);
 }
 
 TEST(SpecJson, ComesBack) {

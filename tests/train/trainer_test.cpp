@@ -59,9 +59,13 @@ TEST(Train, LearnsAndLeavesAWholeRunFolder) {
   EXPECT_EQ(load_config(dir / "run/config.toml").train.steps, 60);
 }
 
-TEST(Train, FinalParametersAreTheSameToTheBit) {
+class SameBits : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Train, SameBits, testing::Values("train.dropout=0", "train.dropout=0.2"));
+
+TEST_P(SameBits, HoweverTheWorkIsCut) {
   test::TempDir dir;
-  const Config base = small_config();
+  Config base = small_config();
+  set_value(base, GetParam());
   const std::string hash = run(base, dir / "base").params_hash;
   auto with = [&](std::initializer_list<const char*> sets, bool probed = true) {
     Config c = base;
@@ -103,8 +107,9 @@ TEST(Train, ACheckpointHoldsTheWholeStateAndTheSameStateIsTheSameBytes) {
     FAIL() << "a checkpoint of another model was taken";
   } catch (const Error& e) {
     EXPECT_EQ(e.exit_code, 2);
-    EXPECT_NE(std::string(e.what()).find("blocks.0.ffn.in.weight has shape (64, 32), the model wants (65, 32)"),
-              std::string::npos)
+    EXPECT_NE(
+        std::string(e.what()).find("blocks.0.ffn.in.weight has shape (64, 32), the model wants (65, 32)"),
+        std::string::npos)
         << e.what();
   }
 }
@@ -140,7 +145,8 @@ TEST(Train, AResumedRunIsTheUninterruptedRunToTheByte) {
   for (const int stop : {0, 1, 20, 33, 40}) {
     const auto out = dir / ("stopped" + std::to_string(stop));
     run(c, out, true, after(stop));
-    if (stop == 1) run(resume_job(out, {"train.threads=1"}), true, after(7));  // changed once, and stopped again
+    if (stop == 1)
+      run(resume_job(out, {"train.threads=1"}), true, after(7));  // changed once, and stopped again
     const TrainResult r = run(resume_job(out, {"train.threads=1"}));
     EXPECT_EQ(r.params_hash, whole.params_hash) << stop;
     EXPECT_EQ(r.val_loss, whole.val_loss) << stop;
@@ -166,7 +172,8 @@ TEST(Train, ARunThatWasKilledGoesOnFromItsLastCheckpoint) {
 
   // A damaged newest checkpoint is left for the one before it, and that is said.
   std::string bytes = read_file(dir / "run/checkpoint-40.safetensors");
-  write_file_atomic(dir / "run/checkpoint-40.safetensors", std::string_view(bytes).substr(0, bytes.size() / 2));
+  write_file_atomic(dir / "run/checkpoint-40.safetensors",
+                    std::string_view(bytes).substr(0, bytes.size() / 2));
   const TrainJob job = resume_job(dir / "run", {});
   EXPECT_EQ(job.remarks.size(), 1u);
   EXPECT_EQ(run(job).params_hash, whole.params_hash);
@@ -176,7 +183,9 @@ TEST(Train, ResumeRefusesWhatWouldChangeTheResult) {
   test::TempDir dir;
   run(small_config(), dir / "run", true, after(5));
   const auto refusal = [&](auto f) { return test::error_text(f); };
-  EXPECT_NE(refusal([&] { resume_job(dir / "run", {"train.lr=1"}); }).find("train.lr cannot change when a run is resumed"),
+  EXPECT_NE(refusal([&] {
+              resume_job(dir / "run", {"train.lr=1"});
+            }).find("train.lr cannot change when a run is resumed"),
             std::string::npos);
   std::string toml = read_file(dir / "run/config.toml");
   toml.replace(toml.find("steps = 60"), 10, "steps = 61");
@@ -208,7 +217,8 @@ TEST(Train, FromTakesTheWeightsAloneAndFrozenRolesStay) {
     set_value(c, s);
   run(TrainJob{.config = c, .out = dir / "b", .from = dir / "a"});
   const CheckpointInfo info = read_checkpoint_info(dir / "b/checkpoint-5.safetensors");
-  ParamStore<float> a(decoder_layout<float>(read_checkpoint_info(dir / "a/checkpoint-60.safetensors").spec, Components{}), 1),
+  ParamStore<float> a(
+      decoder_layout<float>(read_checkpoint_info(dir / "a/checkpoint-60.safetensors").spec, Components{}), 1),
       b(decoder_layout<float>(info.spec, Components{}), 1);
   const auto oa = choose_optimizer(optim_table(), "adamw").make<float>(a.layout(), {}, 1);
   const auto ob = choose_optimizer(optim_table(), "adamw").make<float>(b.layout(), {}, 1);
@@ -228,8 +238,11 @@ TEST(Train, FromTakesTheWeightsAloneAndFrozenRolesStay) {
 
   Config wider = small_config();
   set_value(wider, "model.d_ff=65");
-  const std::string said = test::error_text([&] { run(TrainJob{.config = wider, .out = dir / "c", .from = dir / "a"}); });
-  EXPECT_NE(said.find("blocks.0.ffn.in.weight has shape (64, 32), the new model's is (65, 32)"), std::string::npos) << said;
+  const std::string said =
+      test::error_text([&] { run(TrainJob{.config = wider, .out = dir / "c", .from = dir / "a"}); });
+  EXPECT_NE(said.find("blocks.0.ffn.in.weight has shape (64, 32), the new model's is (65, 32)"),
+            std::string::npos)
+      << said;
   EXPECT_FALSE(std::filesystem::exists(dir / "c"));
 }
 
@@ -242,7 +255,8 @@ TEST(Train, BadInputWritesNothing) {
     FAIL() << "an unknown norm was taken";
   } catch (const Error& e) {
     EXPECT_EQ(e.exit_code, 2);
-    EXPECT_NE(std::string(e.what()).find("unknown norm 'lyer'; did you mean 'layer'?"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("unknown norm 'lyer'; did you mean 'layer'?"), std::string::npos)
+        << e.what();
   }
   EXPECT_FALSE(std::filesystem::exists(dir / "run"));
 }
