@@ -27,7 +27,7 @@ def module_at(root, path, what):
     return modules[path]
 
 
-def streams(graph, call, values, d_model):
+def streams(graph, values, d_model):
     """Which values are shaped like the stream: floating tensors whose last axis is the stream's."""
     tensors = graph.tensors
     return [v for v in dict.fromkeys(values) if tensors[v].is_floating_point() and tensors[v].dim() >= 2
@@ -36,11 +36,11 @@ def streams(graph, call, values, d_model):
 
 def stream_of(graph, call, d_model):
     """(input, output) values of a block call: floating tensors of one shape whose last axis is the stream's; (None, None)."""
-    source = next(iter(streams(graph, call, call.inputs, d_model)), None)
+    source = next(iter(streams(graph, call.inputs, d_model)), None)
     if source is None:
         return None, None
     shape = graph.tensors[source].shape
-    out = next((v for v in streams(graph, call, call.outputs, d_model) if graph.tensors[v].shape == shape and v != source), None)
+    out = next((v for v in streams(graph, call.outputs, d_model) if graph.tensors[v].shape == shape and v != source), None)
     return (source, out) if out is not None else (None, None)
 
 
@@ -188,7 +188,7 @@ def read_blocks(s):
 def two_streams(s, call, source):
     """Whether a block gives more than one tensor of the stream's shape: the sum may be carried beside its branch."""
     shape = s.graph.tensors[source].shape
-    made = [v for v in streams(s.graph, call, call.outputs, s.d_model) if s.graph.tensors[v].shape == shape and v not in call.inputs]
+    made = [v for v in streams(s.graph, call.outputs, s.d_model) if s.graph.tensors[v].shape == shape and v not in call.inputs]
     return len(made) > 1
 
 
