@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 TILE = 1 << 22  # scores at a time
+FUSED = "scaled_dot_product_attention"
 
 
 class Stats:
@@ -43,11 +44,39 @@ def sum_dtype(t):
     return torch.float32 if t.device.type == "mps" else torch.float64
 
 
-def scaled_dot_product(stats, low, query, key, value=None, attn_mask=None, dropout_p=0.0, *more, is_causal=False, scale=None,
-                       enable_gqa=False, **_):
+def softmax_axis(args, kwargs, dims):
+    """The axis, from 0, that a softmax of a tensor of so many dims runs along; None where it is not given as a number."""
+    axis = args[1] if len(args) > 1 else kwargs.get("dim", kwargs.get("axis"))
+    if axis is None:
+        return 0 if dims in (0, 1, 3) else 1  # PyTorch's choice where none is given
+    return axis % dims if isinstance(axis, int) and -dims <= axis < dims else None
+
+
+def score_axes(shape, axis, n_token):
+    """(rows, keys) of scores whose softmax runs along `axis`, counted from the end, wherever heads and samples stand; None where these are
+    no square of positions, or where several axes could be. In squares of the last two axes either may be the keys'."""
+    dims = len(shape)
+    if dims < 3 or axis is None or shape[axis] != n_token:
+        return None
+    if shape[-1] == shape[-2]:
+        rows = {dims - 1: -2, dims - 2: -1}.get(axis)
+        return (rows, axis - dims) if rows else None
+    alike = [i for i, n in enumerate(shape) if n == n_token]
+    if len(alike) != 2 or alike[1] - alike[0] != 1:
+        return None
+    return sum(alike) - axis - dims, axis - dims
+
+
+def fused_arguments(name, args, kwargs):
+    """The arguments of scaled_dot_product_attention by their names. PyTorch 1.13's private form has need_attn_weights before is_causal."""
+    names = ["query", "key", "value", "attn_mask", "dropout_p", "is_causal"]
+    if name.startswith("_"):
+        names.insert(5, "need_attn_weights")
+    return {**dict(zip(names, args)), **kwargs}
+
+
+def scaled_dot_product(stats, low, query, key, value=None, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False, **_):
     """From the arguments of scaled_dot_product_attention. In `attn_mask` True is seen; a float is added."""
-    if more:  # PyTorch 1.13's private form has need_attn_weights before it
-        is_causal = more[-1]
     query, key = (t.detach().reshape((1,) * (4 - t.dim()) + tuple(t.shape)) if t.dim() < 4 else t.detach() for t in (query, key))
     if key.shape[1] != query.shape[1]:
         key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)

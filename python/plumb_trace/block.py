@@ -9,9 +9,9 @@ import itertools
 import torch
 
 from .graph import ADD, CARRY, PRODUCT, SCALE
+from .scores import ATTENTION, is_attention
 
 SAME = {"contiguous", "to", "type", "type_as", "float", "half", "bfloat16", "double", "clone", "alias", "view_as", "expand_as"}  # nothing moves
-ATTENTION = {"scaled_dot_product_attention", "multi_head_attention_forward"}
 
 
 class Opaque(Exception):
@@ -44,16 +44,6 @@ class Block:
     attn_norm: object = None  # the norm of the attention branch
     norms: list = dataclasses.field(default_factory=list)
     branches: list = dataclasses.field(default_factory=list)
-
-
-def is_attention(graph, node, n_token):
-    """A fused attention, or a softmax over a square of positions."""
-    if node.name in ATTENTION:
-        return True
-    if node.name != "softmax" or not node.outputs:
-        return False
-    shape = graph.tensors[node.outputs[-1]].shape
-    return len(shape) >= 3 and shape[-1] == shape[-2] == n_token
 
 
 def faithful(graph, base, end):

@@ -3,8 +3,9 @@ import math
 
 import torch
 
-from .block import ATTENTION, is_attention
+from .attention import FUSED
 from .graph import ADD, CARRY, PRODUCT, SCALE
+from .scores import ATTENTION, axes_of, is_attention
 from .structure import common, lookups
 
 UNKNOWN = "unknown"
@@ -187,8 +188,8 @@ def attention_in(s, call):
 
 def query_key(s, node):
     """The values of queries and keys that an attention read, or (None, None)."""
-    if node.name == "scaled_dot_product_attention":
-        return node.inputs[0], node.inputs[1]
+    if node.name == FUSED:
+        return tuple(s.graph.number.get(id(node.kwargs.get(name))) for name in ("query", "key"))
     if node.name == "softmax":
         for v in s.graph.ancestors(node.inputs[0]):
             made = s.graph.producer[v]
@@ -254,10 +255,7 @@ def added_to_scores(s, node):
     graph = s.graph
     if node.name in ATTENTION:
         mask = node.kwargs.get("attn_mask")
-        if mask is None and node.name == "scaled_dot_product_attention" and len(node.args) > 3:
-            mask = node.args[3]
         return [mask] if isinstance(mask, torch.Tensor) else []
-
     found = []
     for v in graph.ancestors(node.inputs[0], stop=projection(graph)):
         made = graph.producer[v]
@@ -266,36 +264,40 @@ def added_to_scores(s, node):
     return found
 
 
+def past_pairs(s, node, t):
+    """What a mask or bias holds for pairs of a position with itself and earlier ones; None where it has no square of positions."""
+    rows, keys = axes_of(s.graph, node, s.n_token)
+    if t.dim() < -min(rows, keys) or not t.shape[rows] == t.shape[keys] == s.n_token:
+        return None
+    return t.detach().movedim((rows, keys), (-2, -1))[..., torch.ones(s.n_token, s.n_token, dtype=torch.bool, device=t.device).tril()]
+
+
 def score_bias(s, node):
     """Whether what is added to the scores of pairs that are visible differs among them: where nothing but a mask is added it has two values."""
     for t in added_to_scores(s, node):
-        if not t.is_floating_point() or t.dim() < 2 or t.shape[-2:] != (s.n_token, s.n_token):
+        past = past_pairs(s, node, t) if t.is_floating_point() else None
+        if past is None:
             continue
-        past = torch.ones(t.shape[-2:], dtype=torch.bool, device=t.device).tril()
-        seen = torch.unique(t.detach().float()[..., past])
+        seen = torch.unique(past.float())
         if seen.numel() > 2 or seen.numel() == 2 and bool(torch.isfinite(seen).all()) and -1 < float(seen[0]) and float(seen[0]) != 0:
             return True
     return False
 
 
-def lowers_visible(s, t):
+def lowers_visible(s, node, t):
     """Whether what is added lowers visible pairs as much: a bias by distance, not a mask."""
-    if t.dtype == torch.bool or t.shape[-2:] != (s.n_token, s.n_token):
-        return False
-    past = torch.ones(t.shape[-2:], dtype=torch.bool, device=t.device).tril()
-    return bool((t.detach()[..., past] <= -100).any())
+    past = past_pairs(s, node, t) if t.dtype != torch.bool else None
+    return past is not None and bool((past <= -100).any())
 
 
 def mask_value(s, node):
     """What scores of masked pairs become (are lowered by): -Infinity, a number, "none" without a mask, or unknown."""
     for t in added_to_scores(s, node):
         low = float(t.detach().min()) if t.dtype != torch.bool else -math.inf if not bool(t.all()) else 0.0
-        if low <= -100 and not lowers_visible(s, t):
+        if low <= -100 and not lowers_visible(s, node, t):
             return low
     if node.name in ATTENTION:
-        causal = node.kwargs.get("is_causal", node.args[5] if len(node.args) > 5 and node.name not in ("multi_head_attention_forward",)
-                                 else False)
-        return -math.inf if causal is True and node.name == "scaled_dot_product_attention" else UNKNOWN
+        return -math.inf if node.name == FUSED and node.kwargs.get("is_causal") is True else UNKNOWN
     graph = s.graph
     for v in graph.ancestors(node.inputs[0], stop=projection(graph)):
         made = graph.producer[v]
@@ -311,7 +313,7 @@ def mask_value(s, node):
                 return float(values[0].min()) if isinstance(values[0], torch.Tensor) else float(values[0])
         if made.name in SCALE:
             still = [graph.tensors[i] for i in made.inputs if not graph.descends(i, {s.embedded})]
-            if any(t.shape[-2:] == (s.n_token, s.n_token) and bool((t == 0).any()) for t in still if t.dim() >= 2):
+            if any(past_pairs(s, node, t) is not None and bool((t == 0).any()) for t in still):
                 return 0.0
     return UNKNOWN
 
@@ -346,21 +348,25 @@ def attention_facts(s):
 
 
 def heads_of(s, node, query):
-    """How many heads: what is between the samples and the squares of scores; None where that does not show."""
+    """How many heads: what is beside the samples and the squares of scores; None where that does not show."""
     graph, samples = s.graph, s.ids.numel() // s.n_token
-    if node.name == "scaled_dot_product_attention":
+    if query is None:
+        return None
+    if node.name == FUSED:
         return graph.tensors[query].shape[-3] if graph.tensors[query].dim() == 4 else None
-    shape = graph.tensors[node.outputs[-1]].shape
-    if query is None or len(shape) < 4:
+    shape = list(graph.tensors[node.outputs[-1]].shape)
+    for axis in sorted(axes_of(graph, node, s.n_token)):  # counted from the end
+        del shape[axis]
+    if len(shape) < 2:
         return None
     if shape[0] == samples:
-        return math.prod(shape[1:-2])  # also heads in groups
-    return shape[0] if len(shape) == 4 and shape[1] == samples else None
+        return math.prod(shape[1:])  # also heads in groups
+    return shape[0] if len(shape) == 2 and shape[1] == samples else None
 
 
 def summed(graph, node, query):
     """How long the axis is that scores are summed over: a head's width."""
-    if node.name == "scaled_dot_product_attention":
+    if node.name == FUSED:
         return graph.tensors[query].shape[-1]
     made = next((n for n in reversed(graph.nodes[:node.index]) if n.name in PRODUCT and len(n.inputs) >= 2 and n.inputs[-2] == query), None)
     if made is None or made.name != "einsum":

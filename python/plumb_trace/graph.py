@@ -9,6 +9,8 @@ reads the graph has to answer "unknown" when he meets one.
 import torch
 from torch.overrides import TorchFunctionMode
 
+from .attention import FUSED, fused_arguments
+
 KWARG_HOOKS = "with_kwargs" in torch.nn.Module.register_forward_pre_hook.__code__.co_varnames
 ADD = {"add", "sub", "rsub", "lerp", "addcmul"}
 # Functions whose result carries the values of their first tensor: a copy, a view, a cast, or noise on top of it.
@@ -47,7 +49,8 @@ def name_of(func):
 
 
 class Node:
-    """One call of a function. `inputs` and `outputs` are values' numbers; `path` is the innermost module's."""
+    """One call of a function. `inputs` and `outputs` are values' numbers; `path` is the innermost module's. A fused attention has all of its
+    arguments in `kwargs`."""
     __slots__ = ("index", "name", "inputs", "outputs", "path", "args", "kwargs")
 
     def __init__(self, index, name, inputs, outputs, path, args, kwargs):
@@ -74,6 +77,7 @@ class Recorder(TorchFunctionMode):
         self.stack, self.handles = [], []
         self.busy = False  # what we ask a tensor ourselves is no part of the graph
         self.paths = {module: path for path, module in root.named_modules()}
+        self.axes = {}  # what scores.axes_of found
 
     def value(self, tensor, producer=None, new=False):
         number = self.number.get(id(tensor))
@@ -101,6 +105,8 @@ class Recorder(TorchFunctionMode):
         before = [version(t) for t in inputs]
         result = func(*args, **kwargs)
         if not self.busy:
+            if name_of(func) == FUSED:
+                args, kwargs = (), fused_arguments(func.__name__, args, kwargs)
             self.note(name_of(func), inputs, before, result, args, kwargs)
         return result
 

@@ -9,7 +9,7 @@ import torch
 from torch import overrides
 from torch.overrides import TorchFunctionMode
 
-from .attention import Stats, multi_head, scaled_dot_product, sum_dtype
+from .attention import FUSED, Stats, fused_arguments, multi_head, scaled_dot_product, score_axes, softmax_axis, sum_dtype
 from .graph import KWARG_HOOKS, name_of, tensors_in
 from .hooks import ALWAYS, Hook
 from .norms import FUNCTIONS
@@ -105,7 +105,7 @@ class Capture(TorchFunctionMode):
     def reset(self):
         n = len(self.structure.blocks)
         self.act, self.grad, self.norm_in = [None] * n, [None] * n, [None] * n
-        self.attention, self.ordinal = [Stats() for _ in range(n)], [0] * n
+        self.attention, self.ordinal, self.softmaxes = [Stats() for _ in range(n)], [0] * n, [0] * n
         self.logit_std = self.kl = self.block = self.loss_input = None
 
     def install(self):
@@ -156,7 +156,7 @@ class Capture(TorchFunctionMode):
 
     def enter_block(self, i):
         def enter(module, args):
-            self.block, self.ordinal[i] = i, 0
+            self.block, self.ordinal[i], self.softmaxes[i] = i, 0, 0
         return enter
 
     def leave_block(self, i):
@@ -195,6 +195,8 @@ class Capture(TorchFunctionMode):
             name = name_of(func)
             if name in LOOKS:
                 try:
+                    if name == FUSED:
+                        args, kwargs = (), fused_arguments(func.__name__, args, kwargs)
                     LOOKS[name](self, name, args, kwargs, result)
                 except Exception as error:
                     self.trouble("attn_entropy" if name not in FUNCTIONS else "norm_in_std", error)
@@ -207,13 +209,26 @@ class Capture(TorchFunctionMode):
         first = next(tensors_in((args, kwargs)))
         no_grad, no_cast = self.quiet(first.device)
         with no_grad, no_cast:
-            if name == "scaled_dot_product_attention":
-                scaled_dot_product(self.attention[i], self.low, *args, **kwargs)
+            if name == FUSED:
+                scaled_dot_product(self.attention[i], self.low, **kwargs)
             elif name == "multi_head_attention_forward":
                 multi_head(self.attention[i], self.low, args, kwargs)
-            elif first.dim() >= 3 and first.shape[-1] == first.shape[-2] == self.structure.n_token:
-                for part in first.detach().split(max(1, CHUNK // (first[0].numel() or 1))):
-                    self.attention[i].add(part, self.low)
+            else:
+                self.see_softmax(i, first.detach(), softmax_axis(args, kwargs, first.dim()))
+
+    def see_softmax(self, i, scores, axis):
+        """Rows of scores run along the axis of their softmax, whichever it is."""
+        ordinal, self.softmaxes[i] = self.softmaxes[i], self.softmaxes[i] + 1
+        known, n_token = self.structure.softmaxes[i], self.structure.n_token
+        if known is None:  # the block was dropped in the pass that looked
+            axes = score_axes(scores.shape, axis, n_token)
+        else:
+            axes = known[ordinal] if ordinal < len(known) else None
+        if axes is None or scores.dim() < -min(axes) or axis != scores.dim() + axes[1] or not scores.shape[axes[0]] == scores.shape[axes[1]] == n_token:
+            return
+        scores = scores.movedim(axes[1], -1)
+        for part in scores.split(max(1, CHUNK // (scores[0].numel() or 1))):
+            self.attention[i].add(part, self.low)
 
     def see_norm(self, name, args, kwargs, result):
         i = self.block

@@ -5,11 +5,12 @@ import re
 import torch
 
 from . import norms as norm_probe
-from .block import is_attention
+from .attention import FUSED
 from .blocks import find_blocks, module_at, read_blocks
 from .errors import TraceError
 from .graph import ADD, CARRY, PRODUCT, SCALE, Recorder, tensors_in
 from .isolate import cut, token_ids, uncompiled
+from .scores import is_attention
 
 ELEMENTWISE = CARRY | SCALE | ADD | {"tanh"}
 
@@ -40,6 +41,7 @@ class Structure:
     block_calls: list = dataclasses.field(default_factory=list)
     shapes: list = dataclasses.field(default_factory=list)  # a `Block` each
     norm_sites: list = dataclasses.field(default_factory=list)  # per block: a module (or its path), an ordinal of a function, or None
+    softmaxes: list = dataclasses.field(default_factory=list)  # per block: (rows, keys) of each softmax, None: no attention's; or None
     logits: int = None
     logits_at: int = None  # which tensor of the output the logits are, of those of their width
     loss_at: int = None  # which tensor of the output is a number that was computed from the logits, of all numbers
@@ -83,6 +85,8 @@ class Structure:
         sites = {call.path: modules.get(site) if isinstance(site, str) else site for call, site in zip(self.block_calls, self.norm_sites)}
         self.blocks = [(path, modules[path]) for path, _ in self.blocks] if not self.why_not else []
         self.norm_sites = [sites.get(path) for path, _ in self.blocks]
+        found = {call.path: softmaxes for call, softmaxes in zip(self.block_calls, self.softmaxes)}
+        self.softmaxes = [found.get(path) for path, _ in self.blocks]
         self.drop_graph()
 
 
@@ -134,8 +138,8 @@ def time_axis(s):
                 return 0
             if is_attention(s.graph, node, second) and node.name == "softmax":
                 return 1
-            if node.name == "scaled_dot_product_attention":
-                return 0 if s.graph.tensors[node.inputs[0]].shape[-2] == first else 1
+            if node.name == FUSED:
+                return 0 if node.kwargs["query"].shape[-2] == first else 1
             if node.name == "multi_head_attention_forward":  # its inputs are (time, batch, features)
                 return 0 if s.graph.tensors[node.inputs[0]].shape[0] == first else 1
     return 1

@@ -24,6 +24,7 @@ from facts_test import Facts
 from hook_test import Case, Rows, SameBits, Trouble, batches
 from isolation_test import State
 from isolation_test import Passes as OwnPasses
+from layouts_test import Fused, Layouts
 from modules import T, V, Gpt, Llama
 from preflight_test import Fails, Passes, Unusual
 from structures_test import Structures
