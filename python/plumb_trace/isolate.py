@@ -7,6 +7,7 @@ import warnings
 
 import torch
 
+from . import generators
 from .errors import TraceError
 from .hooks import Hook
 from .twin import Twin, copied
@@ -58,13 +59,14 @@ def device_generators():
 
 
 @contextlib.contextmanager
-def isolated(root):
-    """Keeps the random state of Python, NumPy and PyTorch and the buffers of `root`, and sets them back at the end. Yields a function
-    that sets the random state back at once, so that two runs draw the same dropout."""
+def isolated(root, code=None):
+    """Keeps the random state of Python, NumPy and PyTorch, generators that the code of `code` (else of `root`) names, and the buffers of `root`,
+    and sets them back at the end. Yields a function that sets the random state back at once, so that two runs draw the same dropout."""
     global depth
     require_alone(root)
     numpy = sys.modules.get("numpy")
     state = (random.getstate(), numpy and numpy.random.get_state(), torch.get_rng_state())
+    others = generators.kept(root if code is None else code)
     devices = [(set_state, get_state()) for get_state, set_state in device_generators()]
     tables = [(m, dict(m._buffers)) for m in root.modules()]  # a forward pass may put another tensor in a buffer's place
     buffers = [(b, b.detach().clone()) for b in root.buffers()]
@@ -76,6 +78,8 @@ def isolated(root):
         torch.set_rng_state(state[2])
         for set_state, kept in devices:
             set_state(kept)
+        for set_back in others:
+            set_back()
 
     depth += 1
     try:
@@ -177,7 +181,7 @@ def beside(root, or_itself=False):
             return
         raise TraceError(f"a copy of the model still calls modules of the original ({paths[module]}), and is not run beside the training")
 
-    with isolated(torch.nn.Identity()) as rewind:
+    with isolated(torch.nn.Identity(), root) as rewind:
         handles = [module.register_forward_pre_hook(Hook(touched)) for module in paths]
         try:
             yield Subject(twin, rewind)

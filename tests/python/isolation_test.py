@@ -119,7 +119,64 @@ def drawn_numpy(model, logits):
     return logits * (1 + 0.1 * float(model.draws.random()))
 
 
+MODULES_OWN = torch.Generator()
+KEPT_APART = {"drop": [random.Random()]}
+DRAW = random.Random().random
+
+
+class Shared:
+    """Draws from what all of its kind have."""
+    draws = random.Random()
+
+    def __call__(self, model, logits):
+        return logits * (1 + self.draws.random())
+
+
+SHARED = Shared()
+
+
+def deep(model, logits):
+    return deeper(logits)
+
+
+def deeper(logits):
+    return logits * (1 + KEPT_APART["drop"][0].random())
+
+
+def closed_over():
+    draws = random.Random(3)
+
+    def draw(model, logits):
+        return logits * (1 + draws.random())
+
+    return draw
+
+
+class Dropping(Gpt):
+    """Leaves a block out when a generator of this file says so (LayerDrop)."""
+
+    def forward(self, idx, targets=None):
+        x = self.wte(idx) + self.wpe(torch.arange(idx.shape[1]))
+        for block in self.h:
+            x = block(x) * (torch.rand((), generator=MODULES_OWN) + 0.5)
+        logits = self.lm_head(self.ln_f(x))
+        return logits, None if targets is None else F.cross_entropy(logits.view(-1, V), targets.reshape(-1))
+
+
+def seeded(generator, make):
+    """Sets a generator of this file as it was, so that two runs begin alike."""
+    def made():
+        (generator.manual_seed if isinstance(generator, torch.Generator) else generator.seed)(3)
+        return make()
+    return made
+
+
 STATES = {
+    "a generator of its file": seeded(MODULES_OWN, lambda: Dropping(n_layer=2)),
+    "a generator in a list in a dict of its file": seeded(KEPT_APART["drop"][0], lambda: Keeping(deep)),
+    "a generator's method": seeded(DRAW.__self__, lambda: Keeping(lambda m, y: y * (1 + DRAW()))),
+    "a generator of a class": seeded(Shared.draws, lambda: Keeping(SHARED)),
+    "a generator that a function closes over": lambda: Keeping(closed_over()),
     "a counter": lambda: Keeping(counted, passes=0),
     "a generator of its own": lambda: Keeping(lambda m, y: y + 0.1 * torch.randn(y.shape, generator=m.draws), draws=torch.Generator().manual_seed(3)),
     "a random.Random of its own": lambda: Keeping(lambda m, y: y * m.draws.random(), draws=random.Random(3)),
@@ -136,6 +193,14 @@ try:
     import numpy
 
     STATES["a generator of NumPy's"] = lambda: Keeping(drawn_numpy, draws=numpy.random.default_rng(3))
+    OF_NUMPY = [numpy.random.default_rng(), numpy.random.RandomState()]
+
+    def seed_numpy():
+        OF_NUMPY[0].bit_generator.state = numpy.random.PCG64(3).state
+        OF_NUMPY[1].seed(3)
+        return Keeping(lambda m, y: y * (1 + OF_NUMPY[0].random() + OF_NUMPY[1].random()))
+
+    STATES["generators of NumPy's in its file"] = seed_numpy
 except ImportError:
     pass
 
