@@ -84,11 +84,23 @@ def find_blocks(s, root):
     if not s.block_calls:
         s.why_not = "no blocks were found; name their list with blocks="
         return
+    if s.mapping.blocks is None and mixers_elsewhere(s, modules):
+        s.counted = False
     s.beside = any(not any(call.begin <= i < call.end for call in s.block_calls) and weighs(graph, graph.nodes[i]) for i in attention)
     if s.beside and s.mapping.blocks is None:
         s.why_not = (f"there is attention outside of {s.block_calls[0].path} and its like, as in an encoder-decoder, whose facts a decoder's do "
                      "not tell; name the list to measure with blocks=")
         s.block_calls, s.blocks = [], []
+
+
+def mixers_elsewhere(s, modules):
+    """Whether other lists hold modules that mix positions too."""
+    def apart(call):
+        return all(call.end <= b.begin or call.begin >= b.end for b in s.block_calls)
+
+    ours = {b.path.rpartition(".")[0] for b in s.block_calls}
+    return any(isinstance(modules.get(parent), LISTS) and parent not in ours and apart(call) and any(p.dim() >= 2 for p in call.module.parameters())
+               and mixes(s, call) for call in s.graph.calls for parent in [call.path.rpartition(".")[0]] if stream_of(s.graph, call, s.d_model)[0] is not None)
 
 
 def weighs(graph, node):
@@ -176,11 +188,11 @@ def set_blocks(s, calls):
 
 def read_blocks(s):
     """Shapes and norm sites of the blocks, once the head is known."""
-    lift(s)
+    known = lift(s)
     for call in s.block_calls:
         source, out = stream_of(s.graph, call, s.d_model)
         shape = Block()
-        if source is not None and not two_streams(s, call, source):
+        if known and source is not None and not two_streams(s, call, source):
             shape = Reader(s.graph, s.norms, source, out, call.begin, s.n_token).read()
         s.shapes.append(shape)
         s.norm_sites.append(norm_site(s, call, shape.attn_norm))
@@ -202,20 +214,23 @@ def bypassed(s, call, source, target):
 
 def lift(s):
     """Where every block's input, or what a norm of it reads, goes around it into the next's, the modules are branches: blocks are then from
-    source to source."""
-    if not s.block_calls or s.head_input is None:
-        return
+    source to source. False where they are, and the last one's end does not show."""
+    final = s.head_input if s.head_input is not None else s.result
+    if not s.block_calls or final is None and s.logits is None:
+        return True
     read = [stream_of(s.graph, call, s.d_model)[0] for call in s.block_calls]
     for sources in (read, [before_norm(s, v) for v in read]):
-        ends = [*sources[1:], s.head_input]
+        ends = [*sources[1:], s.logits if final is None else final]
         if None not in sources and all(bypassed(s, *span) for span in zip(s.block_calls, sources, ends)):
             break
     else:
-        return
+        return True
     names = s.block_calls[0].path
     s.why_not = f"the residual sums stand outside of modules ({names} is a branch), so that nothing can be measured at the blocks' ends"
     calls, s.blocks = [], []
-    last = [v for v in (before_norm(s, s.head_input), s.head_input) if v is not None]
+    if final is None:
+        return False
+    last = [v for v in (before_norm(s, final), final) if v is not None]
     for call, source, end in zip(s.block_calls, sources, ends[:-1] + last[:1]):
         made, maker = s.graph.producer[source], s.graph.producer[end]
         span = Call(call.path, call.module, [source], made.index + 1 if made else 0)
@@ -226,7 +241,8 @@ def lift(s):
         shapes = [Reader(s.graph, s.norms, c.inputs[0], c.outputs[0], c.begin, s.n_token).read() for c in calls]
         others = {(x.placement, x.residual) for x in shapes[:-1]}
         if (shapes[-1].placement, shapes[-1].residual) not in others:
-            calls[-1].outputs, calls[-1].end = [s.head_input], s.graph.producer[s.head_input].index + 1
+            calls[-1].outputs, calls[-1].end = [final], s.graph.producer[final].index + 1
+    return True
 
 
 def before_norm(s, value):

@@ -15,7 +15,7 @@ TIED_NAMES = ("tie_word_embeddings", "tied_embeddings", "tie_embeddings", "tie_w
 
 def facts_of(s, subject):
     """{name: value} of everything but causality, which needs more passes (`causal`). A reading that breaks is unknown, alone."""
-    found = {"n_layer": len(s.block_calls) if s.block_calls and s.counted else UNKNOWN, "d_model": s.d_model or UNKNOWN, "vocab_size": s.vocab_size or UNKNOWN}
+    found = {"n_layer": len(s.block_calls) if s.block_calls and s.counted else UNKNOWN, "d_model": d_model(s), "vocab_size": s.vocab_size or UNKNOWN}
     readings = ((lambda: tying(s, subject), ("tied", "tied_declared")),
                 (lambda: block_facts(s), ("norm", "norm_axis", "placement", "residual", "skip_after_norm")),
                 (lambda: {"final_norm": final_norm(s)}, ("final_norm",)),
@@ -28,6 +28,12 @@ def facts_of(s, subject):
         except Exception:  # somebody's model does what we have not thought of
             found.update({name: UNKNOWN for name in names})
     return found
+
+
+def d_model(s):
+    """The embedding's width, where anything else shows that it is the stream's: it may be projected."""
+    shown = s.block_calls or s.beside or s.head_input is not None and s.graph.tensors[s.head_input].shape[-1] == s.d_model
+    return s.d_model if s.d_model and shown else UNKNOWN
 
 
 def one_of(values):
@@ -177,9 +183,9 @@ def steps_of(angle):
     return round(turn) if abs(turn - round(turn)) < 0.05 else UNKNOWN
 
 
-def attention_nodes(s):
-    """Those of the first block that has any."""
-    return next((nodes for nodes in (attention_in(s, c) for c in s.block_calls) if nodes), [])
+def attentions(s):
+    """[attention nodes] of each block that has any."""
+    return [nodes for nodes in (attention_in(s, c) for c in s.block_calls) if nodes]
 
 
 def attention_in(s, call):
@@ -206,7 +212,7 @@ def projection(graph):
 def rotation(s):
     """Rotary positions: queries multiplied by cosines and sines that do not depend on the tokens; else a bias on the scores."""
     graph = s.graph
-    for node in attention_nodes(s):
+    for node in next(iter(attentions(s)), []):
         query, _ = query_key(s, node)
         if query is None:
             continue
@@ -279,6 +285,7 @@ def score_bias(s, node):
         if past is None:
             continue
         seen = torch.unique(past.float())
+        seen = seen[(seen > -100) | (seen == -math.inf)] if seen.numel() > 2 else seen  # masks may add up
         if seen.numel() > 2 or seen.numel() == 2 and bool(torch.isfinite(seen).all()) and -1 < float(seen[0]) and float(seen[0]) != 0:
             return True
     return False
@@ -293,7 +300,8 @@ def lowers_visible(s, node, t):
 def mask_value(s, node):
     """What scores of masked pairs become (are lowered by): -Infinity, a number, "none" without a mask, or unknown."""
     for t in added_to_scores(s, node):
-        low = float(t.detach().min()) if t.dtype != torch.bool else -math.inf if not bool(t.all()) else 0.0
+        hides = not t.all() if node.name == FUSED else t.any()  # in a mask of truth values
+        low = float(t.detach().min()) if t.dtype != torch.bool else -math.inf if bool(hides) else 0.0
         if low <= -100 and not lowers_visible(s, node, t):
             return low
     if node.name in ATTENTION:
@@ -319,10 +327,15 @@ def mask_value(s, node):
 
 
 def attention_facts(s):
-    nodes = attention_nodes(s)
-    if not nodes:
-        return {"attention": UNKNOWN, "mask_value": UNKNOWN, "n_head": UNKNOWN, "n_kv_head": UNKNOWN}
-    node, graph = nodes[0], s.graph
+    """Of the blocks' first attentions; "mixed" where they are seen to differ."""
+    every = [facts_of_one(s, nodes[0]) for nodes in attentions(s)]
+    s.mask_values = [found["mask_value"] for found in every]
+    return {name: "mixed" if len({found[name] for found in every} - {UNKNOWN}) > 1 else every[0][name] if every else UNKNOWN
+            for name in ("attention", "mask_value", "n_head", "n_kv_head")}
+
+
+def facts_of_one(s, node):
+    graph = s.graph
     kind = {"softmax": "softmax", "multi_head_attention_forward": "mha"}.get(node.name, "sdpa")
     found = {"attention": kind, "mask_value": mask_value(s, node), "n_head": UNKNOWN, "n_kv_head": UNKNOWN}
     if kind == "mha":

@@ -242,7 +242,10 @@ class Capture(TorchFunctionMode):
                 self.norm_in[i] = std(x)
 
     def see_loss(self, name, args, kwargs, result):
-        self.loss_input = next(tensors_in((args, kwargs)))  # the logits of a model that returns none, at least when it gets targets
+        """The logits of a model that returns none, at least when it gets targets. Of several losses any may be an auxiliary one."""
+        read = args[0] if args else kwargs["input"]
+        before = self.loss_input
+        self.loss_input = read if before is None or before is not ... and (before.data_ptr(), before.shape) == (read.data_ptr(), read.shape) else ...
 
     def finish(self, output, by_position):
         """At the end of a forward pass: the logits. `by_position` puts them into (samples, positions, classes)."""
@@ -251,7 +254,7 @@ class Capture(TorchFunctionMode):
         if logits is None:
             logits = self.loss_input
         self.loss_input = None
-        if logits is None or not logits.is_floating_point():
+        if logits is None or logits is ... or not logits.is_floating_point():
             return
         no_grad, no_cast = self.quiet(logits.device)
         with no_grad, no_cast:

@@ -70,7 +70,8 @@ def classify(module, like, axis=-1):
         if not bool(moved.any()):
             return None
         if ignores(x * factors(every - {axis})):
-            return ("layer" if ignores(x + scale * factors(every - {axis})) else "rms"), "features"
+            kind = "layer" if ignores(x + scale * factors(every - {axis})) else "rms"
+            return (kind if of_squares(run, x, axis, kind == "layer") else "unknown"), "features"
         if len(size) > 2 and ignores(x * factors({0, axis})):
             return "instance", "sequence"
         if ignores(x * factors({axis})):
@@ -78,6 +79,19 @@ def classify(module, like, axis=-1):
         if ignores(x * factors({0})):
             return "group", "sample"
     return None
+
+
+def of_squares(run, x, axis, centred):
+    """Whether a norm over the features divides by the root of their mean square, not by a mean of magnitudes or the largest one: numbers of one
+    magnitude and others of the same mean square then come out as large."""
+    gains = []
+    for z in (x, torch.where(x < x.mean(axis, keepdim=True), -torch.ones_like(x), torch.ones_like(x)) * x.abs().mean()):
+        odd = (run(z) - run(-z)).float() / 2
+        z = z.float() - z.float().mean(axis, keepdim=True) if centred else z.float()
+        z = z / z.pow(2).mean(axis, keepdim=True).sqrt()
+        others = [i for i in range(x.dim()) if i != axis]
+        gains.append((odd * z).sum(others) / (z * z).sum(others))
+    return float((gains[0] - gains[1]).abs().mean()) <= 0.05 * float(gains[0].abs().mean())
 
 
 def find(graph, d_model):

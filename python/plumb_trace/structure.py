@@ -49,6 +49,8 @@ class Structure:
     head_weight: torch.Tensor = None
     head_path: str = None
     head_input: int = None
+    result: int = None  # the stream as the model returns it
+    mask_values: list = dataclasses.field(default_factory=list)  # of the blocks that have an attention
     why_not: str = None  # why no numbers of blocks can be measured, a sentence
     counted: bool = True  # whether the blocks are all there are
     beside: bool = False  # whether there is attention outside of the blocks, as in the encoder of an encoder-decoder
@@ -183,7 +185,9 @@ def find_logits(s, output):
         value = graph.number.get(id(tensor))
         if value is None or not tensor.is_floating_point() or tensor.dim() < 2:
             continue
-        score = (tensor.shape[-1] == s.vocab_size, tensor.shape[-1] != s.d_model, tensor.numel())
+        width = tensor.shape[-1]
+        # (a row for each position, and as wide as neither the stream nor attention's weights)
+        score = (width == s.vocab_size, tensor.numel() == width * s.ids.numel() and width not in (s.d_model, s.n_token), tensor.numel())
         if score[0] or score[1]:
             ranked.append((score, value))
     best = max((score for score, _ in ranked), default=None)
@@ -196,9 +200,10 @@ def find_logits(s, output):
         fits = [t for t in tensors_in(output) if t.is_floating_point() and t.dim() >= 2 and t.shape[-1] == s.classes]
         s.logits_at = next(at for at, t in enumerate(fits) if graph.number.get(id(t)) == s.logits)
     elif not several:
-        for node in graph.nodes:
-            if node.name == "cross_entropy":
-                s.logits = graph.follow(node.inputs[0], CARRY)
+        read = [graph.number.get(id(n.args[0] if n.args else n.kwargs.get("input"))) for n in graph.nodes if n.name == "cross_entropy"]
+        read = {graph.follow(v, CARRY | {"split", "chunk"}) for v in read if v is not None}
+        s.logits = read.pop() if len(read) == 1 else None  # of several losses any may be an auxiliary one
+    s.result = next((graph.number.get(id(t)) for t in tensors_in(output) if t.is_floating_point() and t.dim() >= 2 and t.shape[-1] == s.d_model), None)
     if s.logits is not None:
         made = [graph.number.get(id(t)) for t in numbers_in(output)]
         s.loss_at = next((at for at, value in enumerate(made) if value is not None and graph.descends(value, {s.logits})), None)
@@ -222,7 +227,9 @@ def find_head(s, root):
     sources = {s.embedded} if s.embedded is not None else set()
     node = graph.producer[value]
     while node is not None and node.name in ELEMENTWISE and node.inputs:
-        moving = [i for i in node.inputs if graph.descends(i, sources, 0, memo)] or node.inputs[:1]
+        moving = [i for i in dict.fromkeys(node.inputs) if graph.descends(i, sources, 0, memo)] or node.inputs[:1]
+        if len([i for i in moving if graph.tensors[i].shape[-1:] == graph.tensors[s.logits].shape[-1:]]) > 1:
+            return  # a sum of two heads
         node = graph.producer[moving[0]]
     if node is None or node.name not in PRODUCT:
         return

@@ -342,7 +342,7 @@ class Trace(Silent):
             return
         for name, value in self.found.items():
             self.writer.fact(name, value)
-        self.mask_low = mask_low(self.found["mask_value"])
+        self.mask_low = max(map(mask_low, structure.mask_values), default=-math.inf)
         self.structure = structure
         if structure.why_not:
             self.trouble("the numbers of blocks", TraceError(structure.why_not))

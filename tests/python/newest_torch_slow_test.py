@@ -28,6 +28,7 @@ from layouts_test import Fused, Layouts
 from modules import T, V, Gpt, Llama
 from preflight_test import Fails, Passes, Unusual
 from structures_test import Structures
+from told_apart_test import ToldApart
 from trace_equal_test import SameNumbers
 from trace_rows import check_file, facts_of, steps_of
 from writer_test import File
