@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains one small model with every entry of every family in fp32 and in narrow formats, and prints what breaks as Markdown tables.
 
-    bench/narrow_formats.py                                every entry: some 350 runs of a few seconds each
+    bench/narrow_formats.py                                every entry: some 360 runs of a few seconds each
     bench/narrow_formats.py --only norm --only ffn.moe     a family, an entry; "cause" is the second table
 
 It calls the program that $PLUMB_CLI names (default: build/release/plumb), which also says what entries there are. Each run is written to
@@ -28,8 +28,8 @@ LEARNS = 0.02  # what a loss must be below the unigram baseline, to be said to h
 EPS = "train.adam_eps=1e-4"
 COLUMNS = {"fp32": [], "fp32, eps": [EPS], "bf16_pure": ["train.precision=bf16_pure"], "fp16_pure": ["train.precision=fp16_pure"],
            "fp16_pure, eps": ["train.precision=fp16_pure", EPS]}
-# What an entry needs beside its name, to have a chance in fp32. SGD: the best of 0.1, 0.3, 1 and 3 there.
-ALSO = {"train.optimizer=sgd": ["train.lr=0.3"]}
+# What an entry needs beside its name: an lr of its own (the best of 0.1, 0.3, 1 and 3 in fp32), or what it implies.
+ALSO = {"train.optimizer=sgd": ["train.lr=0.3"], "init.scheme=t_fixup": ["train.warmup=0"]}
 # Settings that are numbers, and one value of each that changes what is computed; those that are names or flags the program lists.
 NUMBERS = ["model.n_kv_head=1", "model.attention.softcap=5", "model.attention.window=8"]
 STORAGE, GROWN = "train.norm_reduce=storage", ["fault.inject=residual_growth", "fault.strength=16"]
@@ -121,7 +121,7 @@ def look_at_trace(folder):
     for line in (folder / "trace.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         if row.get("name") == "non_finite":
-            found = re.search(r"first tensor that is not finite is ([^ ;]+)", row["value"])
+            found = re.search(r"first tensor that is not finite is ([^(;]*[^ (;])", row["value"])
             named = found[1] if found else row["value"].rpartition("; ")[2]
         measured = [x for x in row.get("layers", {}).get("act_std", []) if isinstance(x, float) and math.isfinite(x)]
         std = max([*measured, *([std] if std is not None else [])], default=None)
