@@ -1,7 +1,8 @@
 // Causal attention as nodes: the tiled op, and the composed twin whose scores and weights can be looked at.
 //
 //   s[i][j] = cap(scale q_i.k_j) + bias(i - j),  i - W < j <= i;   p = softmax(s);   ctx_i = Σ_j f p[i][j] v_j
-//   (f: dropout's factors, in training);  dp = f dctx v^T;  ds = p (dp - Σ_j p dp);  dq = scale ds k;  dk = scale ds^T q;  dv = (f p)^T dctx
+//   dp = f dctx v^T;  ds = p (dp - Σ_j p dp);  dq = scale ds k;  dk = scale ds^T q;  dv = (f p)^T dctx
+//   f: dropout's factors, in training; 1 otherwise
 //
 // Vaswani et al. 2017, arXiv 1706.03762, eq. 1; tiles: Dao et al. 2022, arXiv 2205.14135.
 // Shapes: q, ctx (B, T, H·D); k, v (B, T, KV·D); scores, weights (B, H, T, T), −inf and 0 where masked.

@@ -3,11 +3,11 @@
 //   l2     y = g x / |x|, g learned, for queries alone; 1 for keys
 //   rms    y = gamma x / sqrt(mean x^2 + eps), gamma shared by the heads
 //   layer  y = gamma (x - mean) / sqrt(var + eps) + beta, likewise
-//   layer_heads  y = gamma_h (x - mean) / sqrt(var + eps), gamma of head h its own (StableLM 2)
+//   layer_heads  y = gamma_h (x - mean) / sqrt(var + eps), gamma of head h its own, never a beta (StableLM 2)
 //
 // l2: Henry et al. 2020, arXiv 2010.04245, eq. 3; rms: Qwen3, Gemma 3; layer: Dehghani et al. 2023, arXiv
-// 2302.05442, section 2. Shapes: x, y (B, T, heads·D); gamma, beta (D), or gamma (heads·D); g a scalar; kept: 1/std and mean (B, T,
-// heads). Gradients: dx and those of the parameters as their sinks say; parameters sum over heads in order.
+// 2302.05442, section 2. Shapes: x, y (B, T, heads·D); gamma, beta (D), or gamma (heads·D); g a scalar; kept:
+// 1/std and mean (B, T, heads). Gradients: dx and those of the parameters as their sinks say; parameters sum over heads in order.
 #pragma once
 #include <cmath>
 
@@ -25,7 +25,7 @@ struct HeadNorm {
   bool own_gains = false;                                            // gamma has heads·D elements
 };
 
-// Inputs: x; of l2 then g if there is one, of the others gamma and, when centred, beta.
+// Inputs: x; of l2 then g if there is one, of the others gamma and, where there is one, beta.
 template <class R>
 class HeadNormOp final : public Op<R> {
  public:

@@ -9,14 +9,31 @@
 namespace plumb {
 
 enum class Role : std::uint8_t {
-  token_embed, pos_embed, q, k, v, attn_out, ffn_in, ffn_gate, ffn_out, router, readout,
-  bias, norm_gain, norm_bias, residual_gain, score_bias, scalar
+  token_embed,
+  pos_embed,
+  embed_proj,
+  q,
+  k,
+  v,
+  attn_out,
+  ffn_in,
+  ffn_gate,
+  ffn_out,
+  router,
+  readout,
+  bias,
+  norm_gain,
+  norm_bias,
+  residual_gain,
+  score_bias,
+  scalar
 };
 
 /// Their names, in the order of the enumeration.
-inline constexpr std::array<std::string_view, 17> role_names{
-    "token_embed", "pos_embed", "q",    "k",         "v",         "attn_out",      "ffn_in",     "ffn_gate", "ffn_out",
-    "router",      "readout",   "bias", "norm_gain", "norm_bias", "residual_gain", "score_bias", "scalar"};
+inline constexpr std::array<std::string_view, 18> role_names{
+    "token_embed", "pos_embed",     "embed_proj", "q",      "k",       "v",    "attn_out",
+    "ffn_in",      "ffn_gate",      "ffn_out",    "router", "readout", "bias", "norm_gain",
+    "norm_bias",   "residual_gain", "score_bias", "scalar"};
 static_assert(role_names[static_cast<std::size_t>(Role::scalar)] == "scalar" &&
               role_names[static_cast<std::size_t>(Role::bias)] == "bias");
 

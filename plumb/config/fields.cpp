@@ -76,8 +76,8 @@ void add_attention(Rows& rows) {
       "q, k, v and output projections have biases; qkv: not the output projection");
   row("qk_norm", &A::qk_norm, one_of({"none", "l2", "rms", "rms_all", "layer", "layer_heads"}),
       "normalises q and k before they meet: each head (l2 with a learned temperature, rms, layer; "
-      "layer_heads: gains "
-      "of each head's own, StableLM 2) or all of a token's heads as one (rms_all)");
+      "layer_heads: "
+      "each head's own gains, no biases, StableLM 2) or all of a token's heads as one (rms_all)");
   row("softcap", &A::softcap, at_least(0),
       "c: scores become c tanh(s / c) before the mask (Gemma 2: 50); 0: off");
   row("window", &A::window, between(0, max_size),
@@ -187,7 +187,7 @@ void add_train(Rows& rows) {
   row("dropout", &T::dropout, half_open(0, 1),
       "share set to 0 in training, the rest scaled up: of attention's weights, of what both branches write, "
       "of "
-      "the embedding; never of the stream");
+      "the embedding; never of the stream; training losses are told with it");
   row("seed", &T::seed, at_least(0), "seed of initialisation, data order and dropout");
   row("precision", &T::precision, one_of({"fp32", "bf16", "bf16_pure", "fp16_pure"}),
       "bf16: products read bfloat16; bf16_pure, fp16_pure: everything stored is in that format (emulated: "

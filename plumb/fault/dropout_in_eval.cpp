@@ -8,7 +8,7 @@ namespace {
 template <class R>
 class DropoutInEval final : public GraphFault<R> {
  public:
-  DropoutInEval(const DecoderSpec& s, double strength) : p_(0.1 * strength), seed_(s.flaws.seed) {}
+  DropoutInEval(const DecoderSpec& s, double strength) : p_(0.1 * strength), seed_(s.noise.seed) {}
   Value at(Builder<R>& b, std::string_view point, Value v) override {
     if (!point.ends_with(".write")) return v;
     const std::string name = std::string(point) + ".fault";

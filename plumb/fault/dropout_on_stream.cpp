@@ -8,7 +8,7 @@ namespace {
 template <class R>
 class DropoutOnStream final : public GraphFault<R> {
  public:
-  DropoutOnStream(const DecoderSpec& s, double strength) : p_(0.1 * strength), seed_(s.flaws.seed) {}
+  DropoutOnStream(const DecoderSpec& s, double strength) : p_(0.1 * strength), seed_(s.noise.seed) {}
   Value at(Builder<R>& b, std::string_view point, Value v) override {
     if (!is_block_point(point, ".out")) return v;
     const std::string name = std::string(point) + ".fault";

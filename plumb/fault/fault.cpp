@@ -130,7 +130,7 @@ void add_faults(DecoderSpec& spec, const FaultConfig& c, std::int64_t seed,
                 const std::vector<FaultEntry>& table) {
   if (c.inject.empty()) return;
   spec.flaws.strength = c.strength;
-  spec.flaws.seed = seed;
+  spec.noise.seed = seed;
   each_fault(c, table, [&](const FaultEntry& e) {
     const Json before = spec_to_json(spec);
     if (e.spec) e.spec(spec, c.strength);

@@ -172,8 +172,11 @@ DecoderSpec spec_of_config(Subject& s, const Json& config) {
       s.map.has(Part::project_in) && table && table->shape.size() == 2)
     d.d_embed = table->shape[1];
   d.attention.qk_norm = qk_norm_of(s).value;
-  if (d.attention.qk_norm == "layer" && s.map.find(Part::q_norm)->name.find(".norms.") != std::string::npos)
-    d.attention.qk_norm = "layer_heads";
+  // A module with a number: the norm of one head.
+  const bool of_heads = std::ranges::any_of(s.map.tensors, [](const NamedTensor& t) {
+    return t.name.part == Part::q_norm && t.name.module == "0";
+  });
+  if (d.attention.qk_norm == "layer" && of_heads) d.attention.qk_norm = "layer_heads";
   if (d.attention.qk_norm == "none" && arch.qk == QkRule::layer_if_set && s.flag_or("qk_layernorm", false))
     bad_input("{}: {} has qk_layernorm = true, but there is no norm of queries and keys", s.source.name,
               s.config_said());

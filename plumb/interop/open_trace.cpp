@@ -46,6 +46,11 @@ Trace open_folder(const fs::path& folder) {
   return finished(log, "TensorBoard", folder);
 }
 
+[[noreturn]] void refuse_size(const std::string& name) {
+  bad_input("{} is larger than the {} MB that a log may have; thin it out, or cut it in parts", name,
+            max_log_bytes >> 20);
+}
+
 // Without a byte order mark and white space at its start.
 std::string_view after_blanks(std::string_view text) {
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
@@ -66,15 +71,15 @@ Trace open_trace(const fs::path& path) {
   // A trace of plumb's may be longer than a log: that is told from its first line, before the rest is read.
   if (fs::is_regular_file(path, ignored) && fs::file_size(path, ignored) > max_log_bytes) {
     std::string head(4096, '\0');
-    std::ifstream(path, std::ios::binary).read(head.data(), static_cast<std::streamsize>(head.size()));
-    if (!is_ours(after_blanks(head)))
-      bad_input("{} is larger than the {} MB that a log may have; thin it out, or cut it in parts", name,
-                max_log_bytes >> 20);
+    std::ifstream file(path, std::ios::binary);
+    if (file.read(head.data(), static_cast<std::streamsize>(head.size())) && !is_ours(after_blanks(head)))
+      refuse_size(name);
   }
   const std::string bytes = read_file(path);
   const std::string_view text = after_blanks(bytes);
   if (text.empty()) bad_input("{} is empty; name a trace or a log", name);
   if (is_ours(text)) return parse_trace(bytes, name);
+  if (bytes.size() > max_log_bytes) refuse_size(name);
   ScalarLog log;
   if (is_tensorboard(bytes)) {
     read_tensorboard(bytes, name, log);

@@ -26,9 +26,9 @@ struct AttentionShape {
 template <class R>
 std::size_t attention_scratch(const AttentionShape&);
 
-/// o = drop(softmax(cap(scale q k^T) + bias, causal)) v per head; lse and side results are those of the softmax. Cap: Gemma Team 2024, arXiv 2408.00118, section
-/// 2; window: Beltagy et al. 2020, arXiv 2004.05150, section 3.1. q (n_seq*T, H*D), k and v (n_seq*T, KV*D):
-/// rows may be strided (slices of one fused product); o (n_seq*T, H*D). lse (n_seq*T, H): log Σ exp of each
+/// o = drop(softmax(cap(scale q k^T) + bias, causal)) v per head; lse and side results are those of the
+/// softmax. Cap: Gemma Team 2024, arXiv 2408.00118, section 2; window: Beltagy et al. 2020, arXiv 2004.05150,
+/// section 3.1. q (n_seq*T, H*D), k and v (n_seq*T, KV*D): rows may be strided (slices of one fused product); o (n_seq*T, H*D). lse (n_seq*T, H): log Σ exp of each
 /// row, kept for backward. Side results, skipped when data == nullptr: entropy (n_seq*T, H): -Σ p ln p in
 /// nats (as log Z − Σ p·s); max_logit (n_seq*T, H): largest visible score of the row. A NaN, or a score of
 /// +inf, in any visible input reaches the output; a visible score of -inf has weight 0.

@@ -7,8 +7,8 @@
 //   backward  P = exp(S - lse), dS = P (dO V^T - delta), delta = sum dO O;
 //             dV = P^T dO, dK = scale dS^T Q, dQ = dS (scale K)
 //
-// With dropout's factors F, O takes P F, dS = P (F (dO V^T) - delta) and dV takes P F. With a window the tiles before it are left
-// out. With a cap c, S = c tanh(S / c) before the bias, and dS
+// With dropout's factors F, O takes P F, dS = P (F (dO V^T) - delta) and dV takes P F. With a window the tiles
+// before it are left out. With a cap c, S = c tanh(S / c) before the bias, and dS
 // goes on times 1 - (S / c)^2.
 //
 // A block of rows computes only the columns up to its last row; what is masked inside it is replaced by p =

@@ -10,8 +10,9 @@
 
 namespace plumb {
 
-/// One place of dropout in one call. An element's fate is a pure function of the stream, the step, the global number of its
-/// sample and where in the sample it lies: the same in backward, in recomputation, in float and double, however a batch is cut.
+/// One place of dropout in one call. An element's fate is a pure function of the stream, the step, the global
+/// number of its sample and where in the sample it lies: the same in backward, in recomputation, in float and
+/// double, however a batch is cut.
 struct Dropout {
   Stream draws;
   double p = 0;  // in [0, 1): share that is dropped, exact to 2^-32
@@ -22,7 +23,8 @@ struct Dropout {
   std::uint32_t threshold() const {
     return static_cast<std::uint32_t>(std::min(std::llround(p * 0x1p32), 0xffffffffLL));
   }
-  double kept() const { return 1 / (1 - p); }
+  /// What the others are multiplied by: one over their share.
+  double kept() const { return 0x1p32 / (0x1p32 - threshold()); }
   /// Of (row, col) of a sample's tensor of `width` columns: rows start at whole blocks of random words.
   static std::int64_t element(std::int64_t row, std::int64_t width, std::int64_t col) {
     return row * ((width + 3) / 4 * 4) + col;

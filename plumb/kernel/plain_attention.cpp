@@ -6,8 +6,8 @@
 //   dv_j += f_j p_j do;  ds_j = p_j (f_j do.v_j - do.o);  dz_j = ds_j cap'(z_j)
 //   dq = scale sum dz_j k_j;  dk_j += scale dz_j q
 //
-// cap(z) = c tanh(z / c), cap' = 1 - (cap / c)^2; without a cap both are z and 1. f: dropout's factor, or 1. o, lse, entropy and max_logit
-// overwrite. dq, dk, dv: cleared first where their sink overwrites, then added to; d_table adds. Scratch: 4 T
+// cap(z) = c tanh(z / c), cap' = 1 - (cap / c)^2; without a cap both are z and 1. f: dropout's factor, or 1.
+// o, lse, entropy and max_logit overwrite. dq, dk, dv: cleared first where their sink overwrites, then added to; d_table adds. Scratch: 4 T
 // (of one row the scores, their gradient, the cap's slope, dropout's factors).
 #include <cmath>
 #include <limits>

@@ -69,14 +69,14 @@ class Decoder {
 
   void build(Builder<R>& b, std::int64_t block, const LossTerms& loss) {
     const Dim channels{'C', s_.d_model, true}, vocabulary{'V', s_.vocab_size},
-        embedded{'C', s_.d_embed > 0 ? s_.d_embed : s_.d_model, true};
+        embedded{'C', s_.embedding_width(), s_.d_embed == 0};
     const Value table = b.param({.name = "embed.weight",
                                  .role = Role::token_embed,
                                  .shape = {vocabulary, embedded},
                                  .fan_in = 1,
                                  .fan_out = embedded.n});
     Value x = scaled_embedding(b, embed_tokens(b, table, block));
-    if (s_.d_embed > 0) x = b.linear(x, {"embed.project", channels, Role::ffn_in, false, -1});
+    if (s_.d_embed > 0) x = b.linear(x, {"embed.project", channels, Role::embed_proj, false, -1});
     if (s_.embedding_norm) x = norm_->build(b, x, "embed.norm", -1);
     x = position_->embed(b, x);
     x = b.point("embed", dropped_in_training(b, x, "embed.dropped"));
@@ -104,7 +104,7 @@ class Decoder {
     if (s_.final_norm) x = norm_->build(b, x, "final_norm", -1);
     x = b.point("final_norm", x);
     if (const double scale = init_->logit_scale(); scale != 1) x = scaled(b, scale, x, "head.scaled");
-    if (s_.d_embed > 0) x = b.linear(x, {"head.project", embedded, Role::ffn_in, false, -1});
+    if (s_.d_embed > 0) x = b.linear(x, {"head.project", embedded, Role::embed_proj, false, -1});
     Value logits = s_.tied_embeddings ? b.product(x, table, std::nullopt, "head")
                                       : b.linear(x, {"head", vocabulary, Role::readout, s_.head_bias, -1});
     if (s_.logit_softcap > 0) logits = softcapped(b, logits, s_.logit_softcap, "head.capped");
@@ -265,6 +265,13 @@ DecoderSpec spec_of(const Config& config, std::int64_t vocab_size, const Compone
 void check_spec(const DecoderSpec& s, const Components& c) {
   if (s.head_bias && s.tied_embeddings)
     bad_input("model.head_bias = true needs a head of its own; set model.tied_embeddings = false");
+  for (const std::string_view rule : {"fixup", "t_fixup", "mup"})
+    if (s.d_embed > 0 && s.init.scheme == rule)
+      bad_input(
+          "model.d_embed = {}: init.scheme = \"{}\" has no rule for projections of the embeddings; choose "
+          "another scheme, or leave "
+          "d_embed at 0",
+          s.d_embed, rule);
   if (s.embedding_norm && s.norm == "none")
     bad_input(
         "model.embedding_norm = true asks for a norm of the embeddings, but model.norm = \"none\"; name a "
@@ -281,7 +288,7 @@ void check_spec(const DecoderSpec& s, const Components& c) {
   auto d = [](std::int64_t n) { return static_cast<double>(n); };
   const double experts = s.ffn.kind == "moe" ? d(s.ffn.n_expert) : 1;
   const double params =
-      d(s.vocab_size) * d(s.d_model) + d(s.block_size) * d(s.d_model) +
+      (d(s.vocab_size) + 2 * d(s.d_model)) * d(s.embedding_width()) + d(s.block_size) * d(s.d_model) +
       d(s.n_layer) * d(s.d_model) * (4 * d(s.n_head) * d(s.d_head) + 2 * experts * d(s.d_ff));
   if (params > 1e11)
     bad_input(
@@ -325,12 +332,8 @@ ParamCounts count_params(const DecoderSpec& s, const ParamLayout& layout) {
     const std::string& name = p.spec.name;
     const std::int64_t size = p.size();
     n.total += size;
-    if (name == "head.bias" || name == "head.project.weight") {
+    if (name == "head.bias") {
       n.head += size;
-      continue;
-    }
-    if (name == "embed.project.weight") {
-      n.embedding += size;
       continue;
     }
     if (name.ends_with(".temperature")) {  // of the norm of queries
@@ -340,6 +343,7 @@ ParamCounts count_params(const DecoderSpec& s, const ParamLayout& layout) {
     if (name.find(".experts.") != std::string::npos) experts += size;
     switch (p.spec.role) {
       case Role::token_embed:
+      case Role::embed_proj:
         n.embedding += size;
         break;
       case Role::pos_embed:

@@ -7,8 +7,8 @@
 
 namespace plumb {
 
-/// The dropout of one place of a model: what falls depends on the seed, the place's name, the step, the sample and where in
-/// the sample an element lies. p = 0: none.
+/// The dropout of one place of a model: what falls depends on the seed, the place's name, the step, the sample
+/// and where in the sample an element lies. p = 0: none.
 inline Dropout dropout_at(double p, std::int64_t seed, const std::string& name) {
   return {stream(static_cast<std::uint64_t>(seed), "dropout/" + name), p};
 }
@@ -21,8 +21,8 @@ Dropout in_call(Dropout d, const Run<R>& r, std::int64_t sequence = 0) {
   return d;
 }
 
-/// y = f x, f the factors of kernel/dropout.h: rows of a sample's x, which may have any shape, count from its first. dx = f dy.
-/// In evaluation y = x, unless `in_eval`.
+/// y = f x, f the factors of kernel/dropout.h: rows of a sample's x, which may have any shape, count from its
+/// first. dx = f dy. In evaluation y = x, unless `in_eval`.
 template <class R>
 Value dropped(Builder<R>&, Value x, const Dropout&, const std::string& name, bool in_eval = false);
 

@@ -4,8 +4,8 @@
 //   n a power of two:  m_h = 2^(-8 h / n), h = 1 … n
 //   otherwise: those of the power of two below n, then every other one of the next, from its first
 //
-// Falcon's form: (r(r(m_h) j) - r(r(m_h) i)) / sqrt(d_head), r rounding to bfloat16; its own code leaves out the second term,
-// which is one constant a row. No parameters, no gradients: the bias is a constant of the graph.
+// Falcon's form: (r(r(m_h) r(j)) - r(r(m_h) r(i))) / sqrt(d_head), r rounding to bfloat16; its own code leaves
+// out the second term, which is one constant a row. No parameters, no gradients: the bias is a constant of the graph.
 #include <bit>
 #include <cmath>
 
@@ -50,7 +50,9 @@ class FalconBias final : public ScoreBias<R> {
   }
   void add(View<R> s, int head, std::int64_t q0, std::int64_t k0, View<const R>) const override {
     const float m = slopes_[static_cast<std::size_t>(head)];
-    const auto at = [&](std::int64_t position) { return double{to_bf16(m * static_cast<float>(position))}; };
+    const auto at = [&](std::int64_t position) {
+      return double{to_bf16(m * to_bf16(static_cast<float>(position)))};
+    };
     for (std::int64_t i = 0; i < s.rows; ++i)
       for (std::int64_t j = 0; j < s.cols; ++j)
         s.row(i)[j] += static_cast<R>((at(k0 + j) - at(q0 + i)) * scale_);

@@ -41,8 +41,9 @@ struct DecoderSpec {
   std::string position_overflow =
       "error";  // learned positions past block_size: error | clamp (they read the last row)
   std::string alibi_form = "exact";  // exact | falcon: in bfloat16, divided by sqrt(d_head)
-  std::int64_t d_embed = 0;          // width of the token embeddings; 0: d_model, without projections
-  double logit_softcap = 0;          // c > 0: logits are c tanh(z / c)
+  std::int64_t d_embed = 0;          // width of the token embeddings; 0: d_model, no projections
+  std::int64_t embedding_width() const { return d_embed > 0 ? d_embed : d_model; }
+  double logit_softcap = 0;  // c > 0: logits are c tanh(z / c)
 
   struct Attention {
     std::string kind = "mha";
@@ -97,16 +98,14 @@ struct DecoderSpec {
   } numbers;
 
   struct Noise {
-    double dropout =
-        0;  // of attention's weights, of what both branches write, of the embedding; in training only
-    std::int64_t seed = 0;  // train.seed
+    double dropout = 0;     // train.dropout; in training only
+    std::int64_t seed = 0;  // train.seed, of what it draws, and faults
   } noise;
 
   // -- no user may set these
   struct Flaws {
     std::vector<std::string> faults = {};  // those that change the graph (fault/fault.h)
     double strength = 1;
-    std::int64_t seed = 0;        // train.seed, of what a fault draws
     std::int64_t mask_ahead = 0;  // position i sees keys up to i + mask_ahead
     bool mask_finite = false;     // masked scores are mask_value, not -inf
     double mask_value = 0;

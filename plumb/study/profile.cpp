@@ -22,6 +22,7 @@ Profile profile(const Config& given, const std::filesystem::path& checkpoint, co
                   opened ? std::optional(opened->tokenizer) : std::nullopt,
                   run_faults(config, components.fault));
   spec.vocab_size = feed.tokenizer().vocab_size();
+  spec.noise.dropout = 0;  // the model, not one draw of its noise
   ParamStore<float> fresh(decoder_layout<float>(spec, components), static_cast<std::uint64_t>(t.seed));
   ThreadPool pool(static_cast<int>(t.threads));
   ProbeSet probes(spec);

@@ -67,11 +67,9 @@ class Logs(Folder):
     def test_a_log_that_is_too_large_is_refused_unread(self):
         path = self.write("huge.csv", CSV)
         os.truncate(path, 40 << 30)  # a hole: read whole, it would not fit into memory
-        start = time.monotonic()
         run = plumb("compare", path, self.write("other.csv", CSV))
         self.assertEqual(run.returncode, 2, run.stderr)
         self.assertIn("is larger than the 256 MB that a log may have", run.stderr)
-        self.assertLess(time.monotonic() - start, 5)
 
     def test_csv(self):
         last, said = self.read("a.csv", '\ufeffiter;Train/Loss;Learning Rate;note;grad_norm\r\n1;7.5;0.1;"a; ""b""";\r\n2;6.5;0.2;;1.5\r\n')

@@ -23,7 +23,7 @@ TEST(DropoutKernel, FastIsTheDefinition) {
           for (std::size_t i = 0; i < n; ++i) {
             const auto at = static_cast<std::uint64_t>(first) + i;
             const bool falls = d.draws.at(5, 13, at / 4)[at % 4] < p * 0x1p32;
-            ASSERT_EQ(fast[i], falls ? 0.0f : static_cast<float>(1 / (1 - p)))
+            ASSERT_EQ(fast[i], falls ? 0.0f : static_cast<float>(1 / (1 - std::round(p * 0x1p32) * 0x1p-32)))
                 << p << " " << n << " " << first << " " << i;
           }
         }
@@ -38,6 +38,14 @@ TEST(DropoutKernel, TheShareIsP) {
     const auto n = static_cast<double>(f.size());
     const auto fallen = static_cast<double>(std::ranges::count(f, 0.0f));
     EXPECT_NEAR(fallen / n, p, 5 * std::sqrt(p * (1 - p) / n)) << p;
+  }
+}
+
+// However near p is to 1: what is left, times its share of all words, is 1.
+TEST(DropoutKernel, TheMeanIsOne) {
+  for (const double p : {1e-12, 0.3, 0.999, 1 - 1e-11}) {
+    const Dropout d{stream(1, "mean"), p};
+    EXPECT_NEAR(d.kept() * (0x1p32 - d.threshold()) * 0x1p-32, 1, 1e-15) << p;
   }
 }
 

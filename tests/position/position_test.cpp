@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "plumb/kernel/attention.h"
 #include "plumb/position/rope.h"
@@ -42,6 +43,26 @@ TEST(Alibi, SlopesForAnyNumberOfHeads) {
     }
     EXPECT_TRUE(test::close(slopes, e.out("n" + std::to_string(n)), {e.rtol, e.atol})) << n;
   }
+}
+
+// slopes.bfloat16() * positions of PyTorch 2.15, 32 heads, which plumb divides by sqrt(d_head) and counts from the query.
+TEST(Alibi, FalconsIsRoundedAsItsCodeRounds) {
+  DecoderSpec s = with_heads(32);
+  s.alibi_form = "falcon", s.d_head = 16;
+  Builder<double> b({}, Mode::train, {});
+  const auto bias = choose(position_table(), "position", "alibi", s).make<double>(s)->bias(b).rule;
+  const std::vector<std::int64_t> positions{1, 3, 100, 255, 256, 257, 259, 301, 1001, 1999};
+  const std::map<int, std::vector<double>> want{
+      {0, {0.83984375, 2.515625, 84, 214, 215, 215, 218, 252, 840, 1680}},
+      {1, {0.70703125, 2.125, 70.5, 180, 181, 181, 184, 212, 708, 1416}},
+      {2, {0.59375, 1.78125, 59.5, 151, 152, 152, 154, 178, 592, 1184}},
+      {4, {0.419921875, 1.2578125, 42, 107, 107.5, 107.5, 109, 126, 420, 840}}};
+  for (const auto& [head, at] : want)
+    for (std::size_t i = 0; i < positions.size(); ++i) {
+      double score = 0;
+      bias->add({&score, 1, 1, 1}, head, positions.back(), positions[i], {});
+      EXPECT_EQ(score, (at[i] - at.back()) / 4) << head << " " << positions[i];
+    }
 }
 
 template <class R>

@@ -80,6 +80,14 @@ TEST_P(SameBits, HoweverTheWorkIsCut) {
   EXPECT_NE(with({"train.seed=1"}), hash);
 }
 
+TEST(Train, DropoutMakesAnotherRun) {
+  test::TempDir dir;
+  Config c = small_config();
+  const std::string hash = run(c, dir / "without").params_hash;
+  set_value(c, "train.dropout=0.2");
+  EXPECT_NE(run(c, dir / "with").params_hash, hash);
+}
+
 TEST(Train, ACheckpointHoldsTheWholeStateAndTheSameStateIsTheSameBytes) {
   test::TempDir dir;
   const TrainResult r = run(small_config(), dir / "a");
