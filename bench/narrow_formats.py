@@ -5,16 +5,18 @@
     bench/narrow_formats.py --only norm --only ffn.moe     a family, an entry; "cause" is the second table
 
 It calls the program that $PLUMB_CLI names (default: build/release/plumb), which also says what entries there are. Each run is written to
-a JSON Lines file as soon as it has ended; after Ctrl-C the same command goes on from there (delete the file to begin anew). Progress goes
-to standard error.
+a JSON Lines file as soon as it has ended; after Ctrl-C the same command goes on from there. Runs are known by their settings and the
+sha256 of the program's file: those of another build stay in the file and are made again. Progress goes to standard error.
 """
 import argparse
 import array
+import hashlib
 import json
 import math
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -63,6 +65,14 @@ def answered(*args):
         return json.loads(text)
     except ValueError:
         give_up(f"{PLUMB} cannot be used (it does not answer as plumb does); ./run builds it, and PLUMB_CLI may name another binary")
+
+
+def sum_of_binary():
+    """A version stays between releases, whatever is built."""
+    try:
+        return hashlib.sha256(pathlib.Path(shutil.which(PLUMB) or PLUMB).read_bytes()).hexdigest()
+    except OSError as error:
+        give_up(f"{PLUMB} cannot be read ({error.strerror})")
 
 
 def attention_settings():
@@ -150,6 +160,7 @@ class Runs:
     def __init__(self, path, base):
         self.path, self.base, self.found = path, base, {}
         self.version, self.defaults = asked("--version").strip(), answered("config")["config"]
+        self.binary = sum_of_binary()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a+b") as file:
@@ -158,14 +169,14 @@ class Runs:
                 if torn:
                     file.truncate(len(whole + end))
             for row in map(json.loads, whole.splitlines()):
-                self.found[self.key(row["settings"], row["plumb"])] = row
+                self.found[row.get("binary"), *row["settings"]] = row
         except OSError as error:
             give_up(f"{path} cannot be written ({error.strerror}); give another with --out")
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             give_up(f"{path} is not a file of this script's; give another with --out")
 
-    def key(self, settings, version=None):
-        return (version or self.version, *settings)
+    def key(self, settings):
+        return (self.binary, *settings)
 
     def settings(self, more):
         """In full, but for what says no more than the default: an entry that is the default is one run in every family."""
@@ -176,7 +187,8 @@ class Runs:
 
     def make(self, family, name, column, more):
         settings = self.settings(more)
-        row = {"family": family, "name": name, "column": column, "plumb": self.version, "settings": settings, **train(settings)}
+        row = {"family": family, "name": name, "column": column, "plumb": self.version, "binary": self.binary, "settings": settings,
+               **train(settings)}
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         self.found[self.key(settings)] = row
@@ -258,7 +270,7 @@ def main():
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from here", file=sys.stderr)
         status = 130
-    unigram = next((run["unigram"] for run in runs.found.values() if run.get("unigram")), None)
+    unigram = next((run["unigram"] for key, run in runs.found.items() if key[0] == runs.binary and run.get("unigram")), None)
     print(f"Validation loss after {args.steps} updates, seed {args.seed}; the unigram baseline is {unigram and format(unigram, '.3f')}. "
           f"In italics: not {LEARNS} below it. nf: not finite, and the tensor that was named first. eps: {EPS}.\n")
     print("\n".join(tables(rows, runs)))

@@ -1,5 +1,6 @@
 """bench/narrow_formats.py, the script of docs/precision.md: its tables, going on after an interruption, and what it says when it cannot work."""
 
+import hashlib
 import json
 import os
 import pathlib
@@ -85,6 +86,21 @@ class NarrowFormats(unittest.TestCase):
         self.out.write_text("{}\nmine\n")
         self.assertIn("narrow.jsonl", self.refused(self.run_script("--only", "norm.rms")))
         self.assertEqual(self.out.read_text(), "{}\nmine\n")
+
+    def test_another_build_of_one_version_is_asked_anew(self):
+        plumb = self.out.parent.parent / "plumb"
+        args = ["--only", "position.none", "--steps", "2"]
+        sums = []
+        for build in ("one", "another"):
+            plumb.write_text(f'#!/bin/sh\n# {build}\nexec "{PLUMB}" "$@"\n')
+            plumb.chmod(0o755)
+            run = self.run_script(*args, plumb=str(plumb))
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertIn("[5/5", run.stderr)
+            sums += [hashlib.sha256(plumb.read_bytes()).hexdigest()] * 5
+        self.assertEqual([row["binary"] for row in self.rows()], sums)
+        self.assertEqual(len({row["plumb"] for row in self.rows()}), 1)
+        self.assertEqual(self.run_script(*args, plumb=str(plumb)).stderr, "")
 
     def test_the_page_has_a_row_for_every_entry(self):
         page = (ROOT / "docs/precision.md").read_text(encoding="utf-8")
