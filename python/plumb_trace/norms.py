@@ -83,7 +83,8 @@ def classify(module, like, axis=-1):
 
 def of_squares(run, x, axis, centred):
     """Whether a norm over the features divides by the root of their mean square, not by a mean of magnitudes or the largest one: numbers of one
-    magnitude and others of the same mean square then come out as large."""
+    magnitude and others, each measured by the root of their own mean square, then grow by the same gain. (How large they are does not matter:
+    a norm ignores it.)"""
     gains = []
     for z in (x, torch.where(x < x.mean(axis, keepdim=True), -torch.ones_like(x), torch.ones_like(x)) * x.abs().mean()):
         odd = (run(z) - run(-z)).float() / 2
