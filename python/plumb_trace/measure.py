@@ -15,6 +15,7 @@ from .hooks import ALWAYS, Hook
 from .norms import FUNCTIONS
 
 CHUNK = 1 << 22  # logits at a time
+SEVERAL = object()  # in the place of a loss's logits: there were losses of more than one tensor, or it could not be told
 
 
 def std(t):
@@ -197,9 +198,9 @@ class Capture(TorchFunctionMode):
                 try:
                     if name == FUSED:
                         args, kwargs = (), fused_arguments(func.__name__, args, kwargs)
-                    LOOKS[name](self, name, args, kwargs, result)
+                    LOOKS[name][0](self, name, args, kwargs, result)
                 except Exception as error:
-                    self.trouble("attn_entropy" if name not in FUNCTIONS else "norm_in_std", error)
+                    self.trouble(LOOKS[name][1], error)
         return result
 
     def see_attention(self, name, args, kwargs, result):
@@ -243,9 +244,10 @@ class Capture(TorchFunctionMode):
 
     def see_loss(self, name, args, kwargs, result):
         """The logits of a model that returns none, at least when it gets targets. Of several losses any may be an auxiliary one."""
+        before, self.loss_input = self.loss_input, SEVERAL
         read = args[0] if args else kwargs["input"]
-        before = self.loss_input
-        self.loss_input = read if before is None or before is not ... and (before.data_ptr(), before.shape) == (read.data_ptr(), read.shape) else ...
+        if before is None or before is not SEVERAL and (before.data_ptr(), before.shape) == (read.data_ptr(), read.shape):
+            self.loss_input = read
 
     def finish(self, output, by_position):
         """At the end of a forward pass: the logits. `by_position` puts them into (samples, positions, classes)."""
@@ -254,7 +256,7 @@ class Capture(TorchFunctionMode):
         if logits is None:
             logits = self.loss_input
         self.loss_input = None
-        if logits is None or logits is ... or not logits.is_floating_point():
+        if logits is None or logits is SEVERAL or not logits.is_floating_point():
             return
         no_grad, no_cast = self.quiet(logits.device)
         with no_grad, no_cast:
@@ -295,8 +297,9 @@ def take_out(mode):
         overrides._push_mode(m)
 
 
-LOOKS = {"scaled_dot_product_attention": Capture.see_attention, "multi_head_attention_forward": Capture.see_attention,
-         "softmax": Capture.see_attention, "cross_entropy": Capture.see_loss, **{name: Capture.see_norm for name in FUNCTIONS}}
+# What looks at a function's calls, and what is left out where that goes wrong.
+LOOKS = {**{name: (Capture.see_attention, "attn_entropy") for name in (FUSED, "multi_head_attention_forward", "softmax")},
+         "cross_entropy": (Capture.see_loss, "logits"), **{name: (Capture.see_norm, "norm_in_std") for name in FUNCTIONS}}
 
 
 def numbers(values):

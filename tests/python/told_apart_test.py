@@ -6,6 +6,7 @@ import pathlib
 import sys
 import tempfile
 import unittest
+import warnings
 
 import torch
 import torch.nn.functional as F
@@ -183,6 +184,25 @@ class ToldApart(unittest.TestCase):
     def test_logits_are_those_of_one_loss(self):
         self.assertNotIn("logit_std", self.row(TwoLosses()))
         self.assertIn("logit_std", self.row(TwoLosses(again=True)))
+
+    def test_losses_that_cannot_be_compared_are_told_as_such(self):
+        class Nowhere(torch.Tensor):
+            def data_ptr(self):
+                raise RuntimeError("no storage")
+
+        class Marked(nn.LayerNorm):
+            def forward(self, x):
+                return super().forward(x).as_subclass(Nowhere)
+
+        model = TwoLosses(again=True)
+        model.ln_f = Marked(D)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            row = self.row(model)
+        self.assertEqual([str(w.message) for w in caught if issubclass(w.category, RuntimeWarning)],
+                         ["plumb_trace leaves out logits: RuntimeError: no storage"])
+        self.assertNotIn("logit_std", row)
+        self.assertIn("attn_entropy", row["layers"])
 
     def test_each_mask_counts_where_masks_differ(self):
         torch.manual_seed(3)
