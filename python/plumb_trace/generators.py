@@ -1,8 +1,10 @@
 """Random generators that a model's forward passes may draw from without holding them: globals of Python modules, attributes of classes, what
 functions close over. They are found by what `forward` of the model's parts names, and what is named there in turn."""
+import argparse
 import collections
 import copy
 import functools
+import itertools
 import random
 import sys
 import types
@@ -12,6 +14,7 @@ import torch
 from .twin import HARMLESS, names_in
 
 LIBRARIES = HARMLESS | {"plumb_trace"} | set(getattr(sys, "stdlib_module_names", ())) - {"__main__"}  # whose code is not read
+NAMESPACES = (types.SimpleNamespace, argparse.Namespace)  # whose attributes are somebody's all the same
 MOST = 50000  # things looked at: beyond are the depths of somebody's library
 DEPTH = 3  # containers and plain objects in one another
 UNCALLED = {"__init__", "__new__", "__init_subclass__", "__repr__", "__str__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__",
@@ -46,7 +49,7 @@ def reached(root):
     search = Search(tuple(kind for kind, *_ in kinds()))
     for module in root.modules():
         search.add(type(module))
-        for name, value in vars(module).items():
+        for name, value in held_by(module):
             if name not in ("_parameters", "_buffers", "_modules"):
                 search.add(value)
     search.run()
@@ -57,8 +60,30 @@ def of_library(name):
     return not isinstance(name, str) or name.partition(".")[0] in LIBRARIES
 
 
+def held_by(value):
+    """(name, value) of an object's attributes, also of those in slots."""
+    yield from getattr(value, "__dict__", {}).items()
+    for base in type(value).__mro__:
+        for name, slot in () if of_library(base.__module__) else vars(base).items():
+            if type(slot) is types.MemberDescriptorType:
+                try:
+                    yield name, slot.__get__(value)
+                except AttributeError:  # empty
+                    pass
+
+
+def imported(names, package):
+    """The modules that code of a package may import by these names: absolute ones, and relative to the package or those that it is in."""
+    parents = [package.rsplit(".", i)[0] for i in range(package.count(".") + 1)] if package else []
+    for path in itertools.product(("", *(parent + "." for parent in parents)), names):
+        module = sys.modules.get("".join(path).rstrip("."))
+        if module is not None:
+            yield module
+
+
 class Search:
-    """Things to look at, each once. Of a class what some function seen so far names; the rest waits for its name."""
+    """Things to look at, each once, or again where it is less deep in others than before. Of a class, and of a module that something holds, what
+    some function seen so far names; the rest waits for its name."""
 
     def __init__(self, generators):
         self.generators, self.found, self.seen, self.todo = generators, {}, {}, collections.deque()
@@ -72,9 +97,13 @@ class Search:
 
     def add(self, value, depth=0, names=()):
         key = (id(value), id(names) if isinstance(value, types.ModuleType) else None)
-        if depth <= DEPTH and key not in self.seen and len(self.seen) < MOST:
-            self.seen[key] = (value, names)  # kept: an id would come again
-            self.todo.append((value, depth, names))
+        if key in self.seen:
+            if depth >= self.seen[key][0]:
+                return
+        elif depth > DEPTH or len(self.seen) >= MOST:
+            return
+        self.seen[key] = (depth, value, names)  # kept: an id would come again
+        self.todo.append((value, depth, names))
 
     def run(self):
         while self.todo:
@@ -90,33 +119,46 @@ class Search:
         elif kind is types.FunctionType:
             self.function(value)
         elif issubclass(kind, types.ModuleType):
-            if not of_library(value.__name__):
-                for name in names & vars(value).keys():
-                    self.add(vars(value)[name], 0, names)
+            if of_library(value.__name__):
+                return
+            if not names:  # an attribute, or in a container: who names what is in it is not seen
+                self.members(value, special=False)
+            for name in names & vars(value).keys():
+                self.add(vars(value)[name], 0, names)
         elif issubclass(kind, type):
             for base in value.__mro__:
                 if not of_library(base.__module__):
-                    for name, part in vars(base).items():
-                        if name in self.named or name[:2] == name[-2:] == "__" and name not in UNCALLED:
-                            self.add(part)
-                        else:
-                            self.waiting[name].append(part)
+                    self.members(base, special=True)
         elif kind in (staticmethod, classmethod, functools._lru_cache_wrapper):
             self.add(value.__func__ if kind is not functools._lru_cache_wrapper else value.__wrapped__)
         elif kind is property:
             self.add(value.fget)
-        elif kind is functools.partial:
+        elif kind is functools.cached_property:
+            self.add(value.func)
+        elif kind in (functools.partial, functools.partialmethod):
             self.parts((value.func, *value.args, *value.keywords.values()), depth)
         elif kind in (types.MethodType, types.BuiltinMethodType):  # also draw = generator.random
             self.parts((getattr(value, "__func__", None), value.__self__), depth)
         elif issubclass(kind, (list, tuple, set, dict, collections.deque)):
             self.parts(value.values() if issubclass(kind, dict) else value, depth)
-        elif not of_library(kind.__module__) and not issubclass(kind, torch.Tensor):
+            self.object(value, kind, depth)  # perhaps a class of its own
+        elif not issubclass(kind, torch.Tensor):
+            self.object(value, kind, depth)
+
+    def object(self, value, kind, depth):
+        if not of_library(kind.__module__) or kind in NAMESPACES:
             self.add(kind)
-            self.parts(getattr(value, "__dict__", {}).values(), depth)
+            self.parts((part for _, part in held_by(value)), depth)
+
+    def members(self, holder, special):
+        for name, part in vars(holder).items():
+            if name in self.named or special and name[:2] == name[-2:] == "__" and name not in UNCALLED:
+                self.add(part)
+            else:
+                self.waiting[name].append(part)
 
     def parts(self, values, depth):
-        for part in list(values)[:1000]:
+        for part in itertools.islice(values, 1000):
             self.add(part, depth + 1)
 
     def function(self, value):
@@ -132,6 +174,9 @@ class Search:
         for part in (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()):
             self.add(part)
         if not of_library(value.__globals__.get("__name__")):
+            self.parts(vars(value).values(), 0)
+            for module in imported(names - value.__globals__.keys(), value.__globals__.get("__package__")):
+                self.add(module, 0, names)
             for name in names & value.__globals__.keys():
                 named = value.__globals__[name]
                 self.add(named, 0, names)

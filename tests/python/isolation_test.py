@@ -163,6 +163,26 @@ class Dropping(Gpt):
         return logits, None if targets is None else F.cross_entropy(logits.view(-1, V), targets.reshape(-1))
 
 
+APART = types.ModuleType("isolation_test_apart")  # as if a file of somebody's had been imported
+APART.draws = random.Random()
+sys.modules[APART.__name__] = APART
+
+
+class Importing(Gpt):
+    """Imports where it draws."""
+
+    def forward(self, idx, targets=None):
+        import isolation_test_apart as apart
+
+        logits = super().forward(idx)[0] * (1 + apart.draws.random())
+        return logits, None if targets is None else F.cross_entropy(logits.view(-1, V), targets.reshape(-1))
+
+
+class Lending(Keeping):
+    """Holds a module of Python's, for all of its kind."""
+    apart = APART
+
+
 def seeded(generator, make):
     """Sets a generator of this file as it was, so that two runs begin alike."""
     def made():
@@ -176,6 +196,8 @@ STATES = {
     "a generator in a list in a dict of its file": seeded(KEPT_APART["drop"][0], lambda: Keeping(deep)),
     "a generator's method": seeded(DRAW.__self__, lambda: Keeping(lambda m, y: y * (1 + DRAW()))),
     "a generator of a class": seeded(Shared.draws, lambda: Keeping(SHARED)),
+    "a generator of what forward imports": seeded(APART.draws, lambda: Importing(n_layer=2)),
+    "a generator of a module that a class holds": seeded(APART.draws, lambda: Lending(lambda m, y: y * (1 + m.apart.draws.random()))),
     "a generator that a function closes over": lambda: Keeping(closed_over()),
     "a counter": lambda: Keeping(counted, passes=0),
     "a generator of its own": lambda: Keeping(lambda m, y: y + 0.1 * torch.randn(y.shape, generator=m.draws), draws=torch.Generator().manual_seed(3)),
