@@ -217,7 +217,8 @@ int bench_probes(const Flags& f, const Config& config, ThreadPool& pool) {
 
 int bench_command(const Flags& f) {
   static const std::vector<std::string> known{"step", "probes", "norms"};
-  if (f.args.size() != 1) bad_input("name what to time: `plumb bench step`, `plumb bench probes` or `plumb bench norms`");
+  if (f.args.size() != 1)
+    bad_input("name what to time: `plumb bench step`, `plumb bench probes` or `plumb bench norms`");
   if (std::ranges::find(known, f.args.front()) == known.end())
     bad_input("{}", unknown_name("benchmark", f.args.front(), known));
   Flags rest = f;
@@ -229,7 +230,8 @@ int bench_command(const Flags& f) {
     bad_input("--peer and --layers are two benchmarks; give one of them");
   if (f.args.front() != "step") {
     if (!f.layers.empty() || !f.peer.empty()) bad_input("--peer and --layers belong to `plumb bench step`");
-    return f.args.front() == "norms" ? bench_norms(f.rounds, f.json, f.quiet, pool) : bench_probes(f, config, pool);
+    return f.args.front() == "norms" ? bench_norms(f.rounds, f.json, f.quiet, pool)
+                                     : bench_probes(f, config, pool);
   }
   if (!f.layers.empty()) return bench_layers(f, config, pool);
 
@@ -263,8 +265,8 @@ int bench_command(const Flags& f) {
   }
   fmt::print("one step: {:.1f} ms, {:.0f} tokens/s, {:.2f} GFLOP, {:.1f} GFLOP/s\n", step * 1e3,
              bench.tokens() / step, bench.flops() / 1e9, gflops);
-  fmt::print("peak of {} threads ({}): {:.1f} GFLOP/s measured; the step reaches {:.1f} % of it\n",
-             pool.size(), simd_target(), peak / 1e9, 100 * gflops * 1e9 / peak);
+  fmt::print("peak of {} thread{} ({}): {:.1f} GFLOP/s measured; the step reaches {:.1f} % of it\n",
+             pool.size(), pool.size() == 1 ? "" : "s", simd_target(), peak / 1e9, 100 * gflops * 1e9 / peak);
   fmt::print("its linear layers alone: {:.1f} ms; the step is {:.2f} times that\n", floor * 1e3,
              step / floor);
   if (!f.peer.empty()) fmt::print("peer: {:.1f} ms a step, {:.2f} times ours\n", peer, peer / (step * 1e3));

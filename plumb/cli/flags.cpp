@@ -70,7 +70,7 @@ void sample_options(CLI::App& sub, Flags& f) {
 
 void eval_options(CLI::App& sub, Flags& f) {
   sub.add_option("--block-sizes", f.block_sizes,
-                 "lengths to evaluate at: 64,128,256 (the run's own when not given)");
+                 "lengths to evaluate at: 16,32,64 (the run's own when not given); learned positions end at the trained length");
 }
 
 void inspect_options(CLI::App& sub, Flags& f) {
@@ -115,7 +115,7 @@ constexpr Command commands[] = {
      "--seed 1\n  plumb sample path/to/hf-model --ids 5,3,9 --logits",
      "RUN", "a run folder or a checkpoint", sample_command, sample_options, false},
     {"eval", "Validation loss of a trained model, also past the training length, and by position.",
-     "plumb eval runs/first\n  plumb eval runs/first --block-sizes 64,128,256", "RUN",
+     "plumb eval runs/first\n  plumb eval runs/first --block-sizes 16,32,64", "RUN",
      "a run folder or a checkpoint", eval_command, eval_options},
     {"profile", "The residual stream layer by layer: activations, gradients, entropy; theory beside it.",
      "plumb profile my.toml\n  plumb profile runs/first", "CONFIG|RUN|CHECKPOINT",

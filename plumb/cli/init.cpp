@@ -32,7 +32,12 @@ int init_command(const Flags& f) {
   if (std::filesystem::exists(f.out, ignored))
     bad_input("{} is there already; name another file with --out", f.out);
   write_file_atomic(f.out, text);
-  if (!f.quiet) say("wrote {}; now `plumb train {}`\n", f.out, f.out);
+  if (f.quiet) return 0;
+  if (const std::string& corpus = c.data.corpus;
+      corpus.ends_with(".txt") && !std::filesystem::exists(corpus, ignored))
+    say("wrote {}; set data.corpus in it to a text of yours, then `plumb train {}`\n", f.out, f.out);
+  else
+    say("wrote {}; now `plumb train {}`\n", f.out, f.out);
   return 0;
 }
 

@@ -82,7 +82,7 @@ void print(const Profile& p) {
   fmt::print(
       "\nactivation last / first {}, gradient first / last {}, logit std {:.4g}, adjacent KL "
       "{:.3g}\n",
-      words("{:.2f}", c.act_ratio()), words("{:.2f}", c.grad_ratio()), scalar(p.row, "logit_std"),
+      words("{:.3g}", c.act_ratio()), words("{:.3g}", c.grad_ratio()), scalar(p.row, "logit_std"),
       scalar(p.row, "adjacent_kl"));
   fmt::print("* at init, for independent tokens and uniform attention; entropy is H / ln(visible keys)\n");
 }

@@ -46,16 +46,21 @@ Json run_json(const RunSummary& r) {
 void print_table(const std::vector<RunSummary>& runs) {
   std::size_t width = 4;
   for (const RunSummary& r : runs) width = std::max(width, r.path.size());
-  fmt::print("{:<{}}  {:<16}  {:<11} {:>13} {:>8} {:>10} {:>9}  {}\n", "run", width, "changed", "status",
+  const auto made_wrong = [](const RunSummary& r) {
+    return std::ranges::any_of(r.settings,
+                               [](const std::string& s) { return s.starts_with("fault.inject"); });
+  };
+  fmt::print("{:<{}}  {:<16}  {:<12} {:>13} {:>8} {:>10} {:>9}  {}\n", "run", width, "changed", "status",
              "steps", "loss", "validation", "size", "not as by default");
   for (const RunSummary& r : runs) {
-    const std::string line =
-        fmt::format("{:<{}}  {:%Y-%m-%d %H:%M}  {:<11} {:>13} {:>8} {:>10} {:>9}  {}", r.path, width,
-                    fmt::localtime(static_cast<std::time_t>(r.changed_s)), r.status,
-                    fmt::format("{}/{}", r.steps, r.of), number(r.loss), number(r.val_loss),
-                    size_text(r.bytes), r.problem.empty() ? join(r.settings) : r.problem);
+    const std::string line = fmt::format(
+        "{:<{}}  {:%Y-%m-%d %H:%M}  {:<12} {:>13} {:>8} {:>10} {:>9}  {}", r.path, width,
+        fmt::localtime(static_cast<std::time_t>(r.changed_s)), r.status + (made_wrong(r) ? "*" : ""),
+        fmt::format("{}/{}", r.steps, r.of), number(r.loss), number(r.val_loss), size_text(r.bytes),
+        r.problem.empty() ? join(r.settings) : r.problem);
     fmt::print("{}\n", cut_to_terminal(line));
   }
+  if (std::ranges::any_of(runs, made_wrong)) fmt::print("* with a fault on purpose, [fault] in its config\n");
 }
 
 }  // namespace
