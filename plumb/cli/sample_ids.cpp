@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cmath>
 
 #include "plumb/base/error.h"
 #include "plumb/base/json.h"
@@ -63,7 +64,7 @@ struct Rows final : Hook<float> {
 };
 
 // Of one pass over all of the ids.
-Json logits_of(Model& m, const std::vector<std::int32_t>& ids) {
+Json logits_of(Model& m, const std::vector<std::int32_t>& ids, bool& finite) {
   Rows logits;
   Hook<float>* hooks[] = {&logits};
   ThreadPool pool(0);
@@ -74,7 +75,7 @@ Json logits_of(Model& m, const std::vector<std::int32_t>& ids) {
   Json all = Json::array();
   for (const auto& row : logits.rows) {
     Json one = Json::array();
-    for (const float x : row) one.push_back(static_cast<double>(x));
+    for (const float x : row) one.push_back(static_cast<double>(x)), finite &= std::isfinite(x);
     all.push_back(std::move(one));
   }
   return all;
@@ -100,8 +101,11 @@ int sample_ids(const Flags& f) {
   j["model"] = f.args.front();
   if (!m.faults.empty()) j["faults"] = Json(m.faults);
   if (f.logits) {
-    j["logits"] = logits_of(m, ids);
+    bool finite = true;
+    j["logits"] = logits_of(m, ids, finite);
     fmt::print("{}\n", j.dump());
+    if (!finite)
+      throw Error("the model's logits are not finite; `plumb inspect` says which weights are not", 4);
     return 0;
   }
   const auto used = static_cast<std::int64_t>(ids.size());

@@ -34,6 +34,16 @@ std::int64_t whole(const Json& object, std::string_view key, std::int64_t otherw
   return v->as_int(key);
 }
 
+// A flag that is neither true nor false would be read as absent, and the model would be another.
+void refuse_unclear_flags(const Subject& s) {
+  for (const char* key : {"alibi", "do_layer_norm_before", "layer_norm_elementwise_affine", "multi_query",
+                          "new_decoder_architecture", "parallel_attn", "qk_layernorm",
+                          "use_parallel_residual", "use_sliding_window"})
+    if (s.config.json().find(key) && !s.config.flag(key))
+      bad_input("{}: {} in {} is neither true nor false; correct it there", s.source.name, key,
+                s.config_said());
+}
+
 // What changes the function that a model is, and has no part here.
 void refuse_other_functions(const Subject& s) {
   struct Flag {
@@ -149,6 +159,7 @@ void read_window(const Subject& s, const Json& config, DecoderSpec& d) {
 
 DecoderSpec spec_of_config(Subject& s, const Json& config) {
   const Architecture& arch = *s.arch;
+  refuse_unclear_flags(s);
   refuse_other_functions(s);
   DecoderSpec d;
   d.n_layer = needed(s, s.n_layer, "n_layer"), d.d_model = needed(s, s.d_model, "d_model");

@@ -13,12 +13,46 @@ namespace fs = std::filesystem;
 namespace {
 
 // A log takes about 30 times its size in memory while it is read.
-constexpr std::uint64_t max_log_bytes = std::uint64_t{256} << 20;
+constexpr std::uint64_t max_log_bytes = std::uint64_t{256} << 20, max_trace_bytes = std::uint64_t{2} << 30;
 
 Trace finished(const ScalarLog& log, const std::string& producer, const fs::path& name) {
   if (log.empty())
     bad_input("{} holds no number by step; name a log of the loss, or a plumb trace", name.string());
   return log.trace(producer);
+}
+
+[[noreturn]] void refuse_size(const std::string& name, std::string_view what, std::uint64_t most) {
+  bad_input("{} is larger than the {} MB that a {} may have; thin it out, or cut it in parts", name,
+            most >> 20, what);
+}
+
+// Without a byte order mark and white space at its start.
+std::string_view after_blanks(std::string_view text) {
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  return text;
+}
+
+bool is_ours(std::string_view text) {
+  return text.substr(0, text.find('\n')).find("\"plumb-trace") != std::string_view::npos;
+}
+
+// All of a file, or of a pipe. A trace of plumb's may be longer than a log: that is told from the first line, before the rest is
+// read.
+std::string bytes_of(const fs::path& path) {
+  std::error_code ignored;
+  std::uint64_t most = max_log_bytes;
+  if (const bool regular = fs::is_regular_file(path, ignored);
+      regular && fs::file_size(path, ignored) > most) {
+    std::string head(4096, '\0');
+    std::ifstream file(path, std::ios::binary);
+    if (file.read(head.data(), static_cast<std::streamsize>(head.size()))) {
+      if (!is_ours(after_blanks(head))) refuse_size(path.string(), "log", most);
+      most = max_trace_bytes;
+      if (fs::file_size(path, ignored) > most) refuse_size(path.string(), "trace", most);
+    }
+  }
+  return read_file(path, most);
 }
 
 std::vector<fs::path> event_files(const fs::path& folder) {
@@ -35,7 +69,8 @@ std::vector<fs::path> event_files(const fs::path& folder) {
 
 Trace open_folder(const fs::path& folder) {
   std::error_code ignored;
-  if (fs::exists(folder / "trace.jsonl", ignored)) return read_trace(folder / "trace.jsonl");
+  if (const fs::path trace = folder / "trace.jsonl"; fs::exists(trace, ignored))
+    return parse_trace(bytes_of(trace), trace.string());
   const auto files = event_files(folder);
   if (files.empty())
     bad_input(
@@ -46,40 +81,16 @@ Trace open_folder(const fs::path& folder) {
   return finished(log, "TensorBoard", folder);
 }
 
-[[noreturn]] void refuse_size(const std::string& name) {
-  bad_input("{} is larger than the {} MB that a log may have; thin it out, or cut it in parts", name,
-            max_log_bytes >> 20);
-}
-
-// Without a byte order mark and white space at its start.
-std::string_view after_blanks(std::string_view text) {
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
-  text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
-  return text;
-}
-
-bool is_ours(std::string_view text) {
-  return text.substr(0, text.find('\n')).find("\"plumb-trace") != std::string_view::npos;
-}
-
 }  // namespace
 
 Trace open_trace(const fs::path& path) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) return open_folder(path);
   const std::string name = path.string();
-  // A trace of plumb's may be longer than a log: that is told from its first line, before the rest is read.
-  if (fs::is_regular_file(path, ignored) && fs::file_size(path, ignored) > max_log_bytes) {
-    std::string head(4096, '\0');
-    std::ifstream file(path, std::ios::binary);
-    if (file.read(head.data(), static_cast<std::streamsize>(head.size())) && !is_ours(after_blanks(head)))
-      refuse_size(name);
-  }
-  const std::string bytes = read_file(path);
+  const std::string bytes = bytes_of(path);
   const std::string_view text = after_blanks(bytes);
   if (text.empty()) bad_input("{} is empty; name a trace or a log", name);
   if (is_ours(text)) return parse_trace(bytes, name);
-  if (bytes.size() > max_log_bytes) refuse_size(name);
   ScalarLog log;
   if (is_tensorboard(bytes)) {
     read_tensorboard(bytes, name, log);

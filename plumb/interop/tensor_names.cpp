@@ -144,6 +144,8 @@ Part layer_part(const std::vector<std::string>& path) {
 Part outer_part(const std::vector<std::string>& path) {
   if (path.empty()) return Part::unknown;
   const std::string& last = path.back();
+  if (last == "project")
+    return path.front() == "embed" ? Part::project_in : Part::project_out;  // plumb's own
   if (const Part p = look_up(outer_rules, last); p != Part::unknown) return p;
   if (!is_norm_word(last)) return Part::unknown;
   if (path.size() > 1 && path[path.size() - 2] == "embed") return Part::embed_norm;

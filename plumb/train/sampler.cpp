@@ -50,7 +50,7 @@ std::int64_t room_after(const DecoderSpec& s, std::int64_t used) {
 
 std::int32_t draw(std::span<const float> logits, const Sampling& s, std::int64_t sample, std::int64_t index) {
   if (!std::ranges::all_of(logits, [](float l) { return std::isfinite(l); }))
-    fail("the model's logits are not finite; take an earlier checkpoint");
+    throw Error("the model's logits are not finite; take an earlier checkpoint", 4);
   std::vector<std::int32_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
   std::erase(ids, s.never);

@@ -96,7 +96,7 @@ class Search:
                 self.add(part)
 
     def add(self, value, depth=0, names=()):
-        key = (id(value), id(names) if isinstance(value, types.ModuleType) else None)
+        key = (id(value), id(names) if issubclass(type(value), types.ModuleType) else None)
         if key in self.seen:
             if depth >= self.seen[key][0]:
                 return
@@ -180,5 +180,5 @@ class Search:
             for name in names & value.__globals__.keys():
                 named = value.__globals__[name]
                 self.add(named, 0, names)
-                if isinstance(named, type):  # perhaps to make one
+                if issubclass(type(named), type):  # perhaps to make one
                     self.add(named.__init__)

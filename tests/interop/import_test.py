@@ -65,6 +65,8 @@ class Import(inspecting.InAFolder):
                 ("llama", {"rope_scaling": {"rope_type": "llama3", "factor": 8}}, "scaled by 'llama3'"),
                 ("llama", {"rope_scaling": {"rope_type": "yarn", "factor": 4, "attention_factor": 1.1}}, "attention_factor"),
                 ("llama", {"num_hidden_layers": 5}, "says 5 layers"),
+                ("falcon-rw", {"alibi": "true"}, "alibi in config.json is neither true nor false"),
+                ("opt", {"do_layer_norm_before": None}, "do_layer_norm_before in config.json is neither true nor false"),
                 ("mistral", {"sliding_window": "8"}, "no whole number"),
                 ("qwen2", {"use_sliding_window": True, "max_window_layers": 1}, "max_window_layers"),
                 ("gemma2", {"layer_types": ["full_attention"] * tiny.L, "sliding_window": 4}, "layer_types"),
@@ -116,6 +118,19 @@ class Import(inspecting.InAFolder):
         done = inspecting.run("sample", folder, "--ids", "1", "--logits")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("not read as weights", done.stderr)
+
+    def test_logits_that_are_not_finite_end_with_4(self):
+        c = case("llama")
+        folder = self.folder / "nan"
+        tiny.write_case(folder, c)
+        tensors = tiny.tensors_of(c)
+        tensors["model.norm.weight"][1][0] = float("nan")
+        next(folder.glob("*.safetensors")).write_bytes(tiny.safetensors_bytes(tensors, {"format": "pt"}))
+        for more in (("--logits",), ("--tokens", "3")):
+            with self.subTest(more=more):
+                done = inspecting.run("sample", folder, "--ids", "1,2", *more)
+                self.assertEqual(done.returncode, 4, done.stderr)
+                self.assertIn("logits are not finite", done.stderr)
 
     def test_ids_that_are_none_and_every_token_may_be_drawn(self):
         for ids, words in (("1,x", "no list of token ids"), ("1,", "no list of token ids"), (str(tiny.V), "ids are 0 to"), ("-1", "ids are 0 to")):

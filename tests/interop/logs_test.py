@@ -70,6 +70,15 @@ class Logs(Folder):
         run = plumb("compare", path, self.write("other.csv", CSV))
         self.assertEqual(run.returncode, 2, run.stderr)
         self.assertIn("is larger than the 256 MB that a log may have", run.stderr)
+        folder = self.folder / "run"
+        folder.mkdir()
+        os.truncate(self.write("run/trace.jsonl", '{"row":"header","schema":"plumb-trace/1"}\n'), 40 << 30)
+        run = plumb("compare", str(folder), self.write("other.csv", CSV))
+        self.assertEqual(run.returncode, 2, run.stderr)
+        self.assertIn("is larger than the 2048 MB that a trace may have", run.stderr)
+        run = plumb("compare", "/dev/zero", self.write("other.csv", CSV))
+        self.assertEqual(run.returncode, 2, run.stderr)
+        self.assertIn("/dev/zero is larger than", run.stderr)
 
     def test_csv(self):
         last, said = self.read("a.csv", '\ufeffiter;Train/Loss;Learning Rate;note;grad_norm\r\n1;7.5;0.1;"a; ""b""";\r\n2;6.5;0.2;;1.5\r\n')

@@ -138,6 +138,17 @@ class Found(unittest.TestCase):
         self.check(holding(first=Long(), second=collections.deque([self.draws])))
         self.assertLessEqual(Long.taken, 1001)
 
+    def test_one_that_cannot_be_looked_at_hides_no_other(self):
+        class Unbound:  # as a proxy of something that is not there yet
+            @property
+            def __class__(self):
+                raise RuntimeError("unbound")
+
+        generator = torch.Generator()
+        home = module_of("proxies.models", torch=torch, A=Unbound(), G=generator, Z=Unbound())
+        exec("class Model(torch.nn.Module):\n    def forward(self, x):\n        return A, Z, torch.rand((), generator=G)", vars(home))
+        self.assertEqual([id(g) for g in generators.reached(home.Model())], [id(generator)])
+
 
 if __name__ == "__main__":
     unittest.main()
