@@ -17,6 +17,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -250,6 +251,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "runs/narrow_formats.jsonl", help="the JSON Lines file")
     args = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background has it ignored
     if args.steps < 1:
         give_up("--steps must be at least 1")
     base = [*MODEL, f"train.steps={args.steps}", f"train.warmup={max(1, args.steps // 10)}", f"train.seed={args.seed}"]
