@@ -47,14 +47,25 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return above[b.size()];
 }
 
+namespace {
+
+// Whether `distance` edits may be a slip of the hand. Two edits of a short name leave little of it: then it must
+// begin alike and keep half of its letters, or "zero" would be taken for "derf" and "foo" for "ffn".
+bool is_slip(std::string_view a, std::string_view b, std::size_t distance) {
+  const std::size_t longer = std::max(a.size(), b.size()), shorter = std::min(a.size(), b.size());
+  if (distance >= std::max<std::size_t>(shorter, 2)) return false;
+  if (distance <= std::max<std::size_t>(1, longer / 3)) return true;
+  return distance == 2 && a.front() == b.front() && 2 * distance <= longer;
+}
+
+}  // namespace
+
 std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> known) {
   std::optional<std::string> best;
   std::size_t least = 0;
   for (const std::string& candidate : known) {
-    const std::size_t limit = std::max<std::size_t>(2, std::max(name.size(), candidate.size()) / 3);
-    const std::size_t shorter = std::min(name.size(), candidate.size());
     const std::size_t distance = edit_distance(name, candidate);
-    if (distance > limit || distance >= std::max<std::size_t>(shorter, 2)) continue;
+    if (!is_slip(name, candidate, distance)) continue;
     if (!best || distance < least) {
       best = candidate;
       least = distance;

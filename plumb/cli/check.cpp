@@ -8,10 +8,22 @@
 #include "plumb/base/clock.h"
 #include "plumb/base/error.h"
 #include "plumb/base/text.h"
+#include "plumb/base/wrap.h"
 #include "plumb/cli/flags.h"
+#include "plumb/cli/live.h"
 #include "plumb/cli/say.h"
 
 namespace plumb::cli {
+namespace {
+
+void print_row(const Check& c) {
+  const std::string label = fmt::format("  {}  {:<11} {:<16} ", c.pass ? "ok  " : "FAIL",
+                                        number_text(c.value, "{:.4g}"), c.expected);
+  fmt::print("{}\n", wrapped_behind(
+                         label, c.name + (c.published.empty() ? "" : "; published: " + c.published), terminal_width()));
+}
+
+}  // namespace
 
 int check_command(const Flags& f) {
   const Components c;
@@ -23,12 +35,11 @@ int check_command(const Flags& f) {
   int failed = 0;
   for (const CheckGroup& g : check_groups()) {
     if (!f.args.empty() && std::ranges::find(f.args, g.name) == f.args.end()) continue;
-    if (!f.json) fmt::print("{}: {}\n", g.name, g.about);
+    if (!f.json)
+      fmt::print("{}\n", wrapped_behind(fmt::format("{}: ", g.name), g.about, terminal_width()));
     for (Check& check : g.run(c)) {
       failed += check.pass ? 0 : 1;
-      if (!f.json)
-        fmt::print("  {}  {:<11.4g} {:<16} {}{}\n", check.pass ? "ok  " : "FAIL", check.value, check.expected, check.name,
-                   check.published.empty() ? "" : "; published: " + check.published);
+      if (!f.json) print_row(check);
       all.push_back(std::move(check));
     }
     std::fflush(stdout);

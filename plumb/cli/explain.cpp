@@ -5,7 +5,9 @@
 
 #include "plumb/base/error.h"
 #include "plumb/base/text.h"
+#include "plumb/base/wrap.h"
 #include "plumb/cli/flags.h"
+#include "plumb/cli/live.h"
 #include "plumb/study/explain.h"
 
 namespace plumb::cli {
@@ -17,7 +19,7 @@ void list(const std::vector<Explanation>& all) {
   for (const Explanation& x : all) {
     if (x.family != family) fmt::print("{}{}  ({} = …)\n", family.empty() ? "" : "\n", x.family, x.key);
     family = x.family;
-    fmt::print("  {:<18} {}\n", x.name, x.purpose);
+    fmt::print("{}\n", wrapped_behind(fmt::format("  {:<18} ", x.name), x.purpose, terminal_width()));
   }
 }
 
@@ -53,7 +55,7 @@ int explain_command(const Flags& f) {
     return 0;
   }
   for (std::size_t i = 0; i < wanted.size(); ++i)
-    fmt::print("{}{}", i ? "\n" : "", explanation_text(wanted[i]));
+    fmt::print("{}{}", i ? "\n" : "", explanation_text(wanted[i], terminal_width()));
   return 0;
 }
 

@@ -9,17 +9,13 @@
 
 #include "plumb/base/clock.h"
 #include "plumb/base/text.h"
+#include "plumb/base/wrap.h"
 #include "plumb/cli/say.h"
 
 namespace plumb::cli {
 namespace {
 
 constexpr double smoothing = 0.9;  // of the loss that is held against the baselines: one batch says little
-
-std::size_t columns(int file = STDERR_FILENO) {
-  winsize w{};
-  return ioctl(file, TIOCGWINSZ, &w) == 0 && w.ws_col > 20 ? w.ws_col : 100;
-}
 
 struct Piece {
   std::string text, brief;  // with room, and without
@@ -29,17 +25,17 @@ struct Piece {
 std::vector<Piece> diagnostics_of(const StepRow& row) {
   std::vector<Piece> all;
   if (const auto* act = row.find_layers("act_std"); act && !act->empty()) {
-    const std::string ratio = fmt::format("x{:.2f}", act->back() / act->front());
+    const std::string ratio = "x" + number_text(act->back() / act->front(), "{:.2f}");
     all.push_back({"stream " + ratio, ratio, 2});
   }
   if (const auto* h = row.find_layers("attn_entropy"); h && !h->empty()) {
     double sum = 0;
     for (double e : *h) sum += e;
-    const std::string mean = fmt::format("{:.2f}", sum / static_cast<double>(h->size()));
+    const std::string mean = number_text(sum / static_cast<double>(h->size()), "{:.2f}");
     all.push_back({"entropy " + mean, "H " + mean, 3});
   }
   if (const double* kl = row.find("adjacent_kl"))
-    all.push_back({fmt::format("adjacent KL {:.2g}", *kl), fmt::format("KL {:.2g}", *kl), 2});
+    all.push_back({"adjacent KL " + number_text(*kl, "{:.2g}"), "KL " + number_text(*kl, "{:.2g}"), 2});
   return all;
 }
 
@@ -63,12 +59,17 @@ std::string fitted(std::vector<Piece> pieces, std::size_t width) {
 
 }  // namespace
 
-std::size_t plot_width() { return std::min<std::size_t>(72, columns(STDOUT_FILENO) - 14); }
+std::size_t terminal_width(int file) {
+  winsize w{};
+  return ioctl(file, TIOCGWINSZ, &w) == 0 && w.ws_col > 20 ? w.ws_col : 100;
+}
+
+std::size_t plot_width() { return std::min<std::size_t>(72, terminal_width() - 14); }
 
 std::string cut_to_terminal(const std::string& line) {
   if (isatty(STDOUT_FILENO) == 0 || bad_utf8_offset(line)) return line;
   const std::u32string text = utf8_decode(line, "the line");
-  const std::size_t width = columns(STDOUT_FILENO);
+  const std::size_t width = terminal_width();
   return text.size() <= width ? line : utf8_encode(std::u32string_view(text).substr(0, width - 1)) + "…";
 }
 
@@ -80,6 +81,7 @@ std::string duration(double s) {
 }
 
 std::string baseline_crossed(double loss, const Baselines& b, std::optional<double> floor) {
+  if (!std::isfinite(loss)) return "not finite";
   std::string best = fmt::format("above uniform {:.2f}", b.uniform);
   for (const auto& [name, value] : {std::pair{"uniform", b.uniform},
                                     {"unigram", b.unigram},
@@ -101,32 +103,36 @@ void Live::start(std::size_t run, const RunStart& s) {
   row.floor = s.floor;
   const DecoderSpec& m = s.spec;
   std::string text;
-  auto line = [&](const std::string& l) { text += (row.name.empty() ? "" : row.name + ": ") + l + "\n"; };
-  line(
+  // What is only read fits the terminal; notes and names of folders stay whole for who looks for them.
+  const std::size_t width = terminal_width(STDERR_FILENO);
+  const std::string who = row.name.empty() ? "" : row.name + ": ";
+  auto line = [&](const std::string& l) { text += who + l + "\n"; };
+  auto fitting = [&](const std::string& l) { text += wrapped_behind(who, l, width) + "\n"; };
+  fitting(
       fmt::format("{} layer{}, d_model {}, {} heads, d_ff {}, block {}: {} parameters; norm {}, placement "
                   "{}, residual {}",
                   m.n_layer, m.n_layer == 1 ? "" : "s", m.d_model, m.n_head, m.d_ff, m.block_size, s.n_params,
                   m.norm, m.placement, m.residual));
-  line(fmt::format("{} characters, {} symbols cover {:.2f} %; {} tokens to train on, {} to validate",
+  fitting(fmt::format("{} characters, {} symbols cover {:.2f} %; {} tokens to train on, {} to validate",
                    s.n_characters, s.vocab_size, 100 * s.coverage, s.train_tokens, s.val_tokens));
-  line(
+  fitting(
       fmt::format("baselines on the validation split, nats: uniform {:.3f}, unigram {:.3f}, bigram {:.3f}, "
                   "trigram {:.3f}{}",
                   s.baselines.uniform, s.baselines.unigram, s.baselines.bigram, s.baselines.trigram,
                   s.floor ? fmt::format("; floor {:.3f} (exact)", *s.floor) : std::string()));
-  line(fmt::format("{} thread{}, {} shard{} of {} sequences, {}, {:.0f} MB", s.threads,
+  fitting(fmt::format("{} thread{}, {} shard{} of {} sequences, {}, {:.0f} MB", s.threads,
                    s.threads == 1 ? "" : "s", s.shards, s.shards == 1 ? "" : "s", s.sequences_a_shard,
                    s.target, static_cast<double>(s.bytes) / 1e6));
   for (const std::string& r : s.remarks) line("note: " + r);
   line(fmt::format("run folder: {}{}", s.run,
                    s.first_step ? fmt::format(", going on from step {}", s.first_step) : ""));
   if (!explained_ && s.probe_every > 0)
-    text += fmt::format(
-        "measured every {} steps: stream (activation std of the last block over the first's), entropy (of "
-        "attention; 1: "
-        "it looks everywhere alike), adjacent KL (how much the prediction changes from one position to the "
-        "next)\n",
-        s.probe_every);
+    text += wrapped_behind(fmt::format("measured every {} steps: ", s.probe_every),
+                           "stream (activation std of the last block over the first's), entropy (of attention; "
+                           "1: it looks everywhere alike), adjacent KL (how much the prediction changes from one "
+                           "position to the next)",
+                           width) +
+            "\n";
   explained_ = true;
   print_above(text);
 }
@@ -168,10 +174,10 @@ void Live::step(std::size_t run, const StepReport& r) {
   for (Piece& p : diagnostics_of(row.probed)) pieces.push_back(std::move(p));
   if (row.val_loss)
     pieces.push_back(
-        {fmt::format("validation {:.4f}", *row.val_loss), fmt::format("val {:.3f}", *row.val_loss), 4});
+        {"validation " + number_text(*row.val_loss, "{:.4f}"), "val " + number_text(*row.val_loss, "{:.3f}"), 4});
   pieces.push_back(
       {fmt::format("{:.0f} tokens/s", r.tokens_per_s), fmt::format("{:.0f} tok/s", r.tokens_per_s), 5});
-  row.text = tty_ ? fitted(std::move(pieces), columns() - 1) : join_pieces(pieces, false);
+  row.text = tty_ ? fitted(std::move(pieces), terminal_width(STDERR_FILENO) - 1) : join_pieces(pieces, false);
   if (!tty_) {
     say("{}\n", row.text);
     return;
@@ -185,7 +191,7 @@ void Live::step(std::size_t run, const StepReport& r) {
 void Live::draw() {
   std::string out = drawn_ > 1 ? fmt::format("\r\033[{}A", drawn_ - 1) : "\r";
   for (std::size_t i = 0; i < rows_.size(); ++i)
-    out += "\033[K" + rows_[i].text.substr(0, columns() - 1) + (i + 1 < rows_.size() ? "\n" : "");
+    out += "\033[K" + rows_[i].text.substr(0, terminal_width(STDERR_FILENO) - 1) + (i + 1 < rows_.size() ? "\n" : "");
   drawn_ = rows_.size();
   say("{}", out);
 }

@@ -1,6 +1,7 @@
 // What a person sees while one or several runs train.
 #pragma once
 #include <chrono>
+#include <cstddef>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -8,6 +9,9 @@
 #include "plumb/train/trainer.h"
 
 namespace plumb::cli {
+
+/// Columns of the terminal behind standard output (1) or standard error (2); 100 where there is none.
+std::size_t terminal_width(int file = 1);
 
 /// Characters that a plot's frame may have on standard output: what a terminal has beside the axis, at
 /// most 72.

@@ -3,6 +3,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +12,7 @@
 #include "plumb/base/error.h"
 #include "plumb/base/json.h"
 #include "plumb/base/text.h"
+#include "plumb/base/wrap.h"
 #include "plumb/cli/flags.h"
 #include "plumb/cli/live.h"
 #include "plumb/cli/say.h"
@@ -24,9 +26,7 @@ std::string size_text(std::uint64_t bytes) {
                            : fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
 }
 
-std::string number(const std::optional<double>& v) {
-  return v && std::isfinite(*v) ? fmt::format("{:.4f}", *v) : "–";
-}
+std::string number(const std::optional<double>& v) { return v ? number_text(*v, "{:.4f}") : "–"; }
 
 Json run_json(const RunSummary& r) {
   Json j = Json::object();
@@ -43,23 +43,38 @@ Json run_json(const RunSummary& r) {
   return j;
 }
 
+constexpr std::size_t columns_beside = 78;  // what a row takes beside its path and its settings
+constexpr std::size_t least_settings = 20;
+
+// One line a run where there is room for it; on a narrower terminal the path and the settings have lines of their
+// own, so that a long path pushes nothing out of sight.
 void print_table(const std::vector<RunSummary>& runs) {
   std::size_t width = 4;
-  for (const RunSummary& r : runs) width = std::max(width, r.path.size());
+  for (const RunSummary& r : runs) width = std::max(width, display_width(r.path));
+  const bool narrow =
+      isatty(STDOUT_FILENO) != 0 && width + columns_beside + least_settings > terminal_width();
   const auto made_wrong = [](const RunSummary& r) {
     return std::ranges::any_of(r.settings,
                                [](const std::string& s) { return s.starts_with("fault.inject"); });
   };
-  fmt::print("{:<{}}  {:<16}  {:<12} {:>13} {:>8} {:>10} {:>9}  {}\n", "run", width, "changed", "status",
-             "steps", "loss", "validation", "size", "not as by default");
-  for (const RunSummary& r : runs) {
-    const std::string line = fmt::format(
-        "{:<{}}  {:%Y-%m-%d %H:%M}  {:<12} {:>13} {:>8} {:>10} {:>9}  {}", r.path, width,
-        fmt::localtime(static_cast<std::time_t>(r.changed_s)), r.status + (made_wrong(r) ? "*" : ""),
-        fmt::format("{}/{}", r.steps, r.of), number(r.loss), number(r.val_loss), size_text(r.bytes),
-        r.problem.empty() ? join(r.settings) : r.problem);
-    fmt::print("{}\n", cut_to_terminal(line));
-  }
+  const auto line = [&](const std::string& path, const std::string& row, const std::string& settings) {
+    if (!narrow)
+      fmt::print("{}\n", cut_to_terminal(fmt::format("{:<{}}  {}  {}", path, width, row, settings)));
+    else
+      fmt::print("{}\n{}\n{}\n", shortened(path, terminal_width()), cut_to_terminal("  " + row),
+                 cut_to_terminal("    " + settings));
+  };
+  line("run",
+       fmt::format("{:<16}  {:<12} {:>13} {:>8} {:>10} {:>9}", "changed", "status", "steps", "loss",
+                   "validation", "size"),
+       "not as by default");
+  for (const RunSummary& r : runs)
+    line(r.path,
+         fmt::format("{:%Y-%m-%d %H:%M}  {:<12} {:>13} {:>8} {:>10} {:>9}",
+                     fmt::localtime(static_cast<std::time_t>(r.changed_s)),
+                     r.status + (made_wrong(r) ? "*" : ""), fmt::format("{}/{}", r.steps, r.of),
+                     number(r.loss), number(r.val_loss), size_text(r.bytes)),
+         r.problem.empty() ? join(r.settings) : r.problem);
   if (std::ranges::any_of(runs, made_wrong)) fmt::print("* with a fault on purpose, [fault] in its config\n");
 }
 

@@ -8,6 +8,7 @@
 #include "plumb/base/error.h"
 #include "plumb/base/files.h"
 #include "plumb/base/text.h"
+#include "plumb/base/wrap.h"
 #include "plumb/config/toml.h"
 
 namespace plumb {
@@ -30,8 +31,8 @@ bool is_section(std::string_view path) {
 
 std::string after_last_dot(std::string_view path) { return std::string(path.substr(path.rfind('.') + 1)); }
 
-// The known key that `key` probably means: in its own section, or the same name in another, or the nearest of
-// all.
+// The known key that `key` probably means: in its own section, or the same name in another, or the first in its
+// section that has the word in it ("heads": n_head), or, of an unknown section, the nearest of all.
 std::optional<std::string> nearest_key(std::string_view key) {
   const std::string section(key.substr(0, key.find('.') == std::string_view::npos ? 0 : key.rfind('.')));
   const std::string bare = after_last_dot(key);
@@ -43,7 +44,10 @@ std::optional<std::string> nearest_key(std::string_view key) {
   if (const auto near = nearest_name(bare, here)) return section + "." + *near;
   for (const auto& f : config_fields())
     if (f.key == bare) return f.path();
-  return nearest_name(key, all);
+  const std::string word = bare.ends_with('s') ? bare.substr(0, bare.size() - 1) : bare;
+  for (const std::string& k : here)
+    if (word.size() >= 4 && k.find(word) != std::string::npos) return section + "." + k;
+  return here.empty() ? nearest_name(key, all) : std::nullopt;
 }
 
 [[noreturn]] void unknown_key(std::string_view key, std::string_view place) {
@@ -134,6 +138,16 @@ FieldValue command_line_value(FieldType type, std::string_view text) {
   return unquoted(text);
 }
 
+// A line of a file to edit: `help` is a comment behind it, in as many lines as 100 columns ask for.
+std::string in_comment(const std::string& line, const std::string& help) {
+  constexpr std::size_t width = 100, column = 32;
+  const std::string edge = std::string(column, ' ') + "# ";
+  std::string text = fmt::format("{:<{}}# ", line, column), rest = wrapped(help, width, column + 2);
+  for (std::size_t end; (end = rest.find('\n')) != std::string::npos; rest.erase(0, end + 1 + edge.size()))
+    text += rest.substr(0, end + 1) + edge;
+  return text + rest + "\n";
+}
+
 void json_section(Json& root, std::string_view section, const std::string& key, Json value) {
   Json* at = &root;
   while (!section.empty()) {
@@ -216,13 +230,13 @@ std::string dump_toml(const Config& config, bool commented, const KnownNames& na
       out += line + "\n";
       continue;
     }
-    out += fmt::format("{:<32}# {}", line, field.help);
+    std::string help = field.help;
     const auto known = names.find(field.path());
     const std::string allowed = known != names.end() ? known->second : field_allowed(field.check);
-    if (known != names.end() || !field.check.choices.empty()) out += fmt::format(" ({})", allowed);
+    if (known != names.end() || !field.check.choices.empty()) help += fmt::format(" ({})", allowed);
     if (value != usual)
-      out += usual.index() == 0 ? " [set]" : fmt::format(" [changed from {}]", field_text(usual));
-    out += '\n';
+      help += usual.index() == 0 ? " [set]" : fmt::format(" [changed from {}]", field_text(usual));
+    out += in_comment(line, help);
   }
   return out;
 }

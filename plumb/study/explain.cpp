@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "plumb/base/text.h"
+#include "plumb/base/wrap.h"
 #include "plumb/config/config.h"
 
 namespace plumb {
@@ -30,27 +31,6 @@ std::vector<std::string> split(std::string_view list) {
   return all;
 }
 
-// Words of `text` in lines of at most `width`, the later ones indented.
-std::string wrapped(std::string_view text, std::size_t width, std::size_t indent) {
-  std::string out;
-  std::size_t column = indent;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t space = std::min(text.find(' ', at), text.size());
-    const std::string_view word = text.substr(at, space - at);
-    if (!out.empty() && column + 1 + word.size() > width) {
-      out += "\n" + std::string(indent, ' ');
-      column = indent;
-    } else if (!out.empty()) {
-      out += ' ';
-      ++column;
-    }
-    out += word;
-    column += word.size();
-    at = space + 1;
-  }
-  return out;
-}
-
 }  // namespace
 
 std::vector<Explanation> explanations(const Components& c) {
@@ -73,8 +53,8 @@ std::vector<std::string> family_names(const Components& c) {
   return all;
 }
 
-std::string explanation_text(const Explanation& x) {
-  constexpr std::size_t width = 100, indent = 12;
+std::string explanation_text(const Explanation& x, std::size_t width) {
+  constexpr std::size_t indent = 12;
   std::string out = fmt::format("{}: {} = \"{}\"\n\n", x.name, x.key, x.name);
   const auto row = [&](const char* what, const std::string& text) {
     if (!text.empty()) out += fmt::format("{:<{}}{}\n", what, indent, wrapped(text, width, indent));

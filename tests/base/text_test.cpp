@@ -25,6 +25,10 @@ TEST(NearestName, FindsATypoAndNothingFarAway) {
   EXPECT_EQ(nearest_name("quantum", known), std::nullopt);
   EXPECT_EQ(nearest_name("x", known), std::nullopt);
   EXPECT_EQ(nearest_name("x", {}), std::nullopt);
+  // Two edits of a short name: only where it begins alike and keeps half.
+  EXPECT_EQ(nearest_name("fp8", std::vector<std::string>{"fp32"}), "fp32");
+  EXPECT_EQ(nearest_name("zero", std::vector<std::string>{"derf"}), std::nullopt);
+  EXPECT_EQ(nearest_name("foo", std::vector<std::string>{"ffn"}), std::nullopt);
 }
 
 TEST(UnknownName, NamesTheNearestAndAll) {

@@ -1,10 +1,14 @@
 """What the tests of the command line share: the binary, a small model, a folder of their own."""
 
+import fcntl
 import json
 import os
 import pathlib
+import pty
+import struct
 import subprocess
 import tempfile
+import termios
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -17,6 +21,23 @@ SMALL = ["--set", "model.n_layer=2", "--set", "model.d_model=32", "--set", "mode
 
 def plumb(*args, **more):
     return subprocess.run([PLUMB, *args], **{"cwd": ROOT, "capture_output": True, "text": True, "timeout": 120, **more})
+
+
+def on_terminal(columns, *args):
+    """The lines that a terminal of so many columns shows."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    run = subprocess.Popen([PLUMB, *args], cwd=ROOT, stdout=theirs, stderr=subprocess.DEVNULL)
+    os.close(theirs)
+    shown = b""
+    try:
+        while part := os.read(ours, 65536):
+            shown += part
+    except OSError:  # how Linux says that nobody writes there any more
+        pass
+    os.close(ours)
+    assert run.wait(timeout=60) == 0, shown
+    return shown.decode().splitlines()
 
 
 def train(out, *more):
