@@ -8,6 +8,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "plumb/base/wrap.h"
 #include "plumb/report/terminal_plot.h"
 #include "plumb/trace/recent_loss.h"
 
@@ -24,17 +25,23 @@ void flatten(const Json& j, const std::string& prefix,
     flatten(value, prefix.empty() ? key : prefix + "." + key, out);
 }
 
-// Metric → last value, in order of first appearance.
-std::vector<std::pair<std::string, double>> last_of(const Trace& t) {
-  std::vector<std::pair<std::string, double>> all;
+struct Last {
+  std::string metric;
+  double value = 0;
+  std::int64_t step = 0;
+};
+
+// In order of first appearance.
+std::vector<Last> last_of(const Trace& t) {
+  std::vector<Last> all;
   std::unordered_map<std::string, std::size_t> places;
-  auto set = [&](const std::string& name, double v) {
-    const auto [known, fresh] = places.try_emplace(name, all.size());
-    if (fresh) all.emplace_back(name, v);
-    all[known->second].second = v;
-  };
   RecentLoss recent;
   for (const StepRow& row : t.steps) {
+    auto set = [&](const std::string& name, double v) {
+      const auto [known, fresh] = places.try_emplace(name, all.size());
+      if (fresh) all.push_back({name});
+      all[known->second].value = v, all[known->second].step = row.step;
+    };
     for (const auto& [name, v] : row.values)
       if (name != "lr" && name != "tokens") set(name, v);
     if (const double* l = row.find("loss")) {
@@ -53,12 +60,20 @@ std::vector<std::pair<std::string, double>> last_of(const Trace& t) {
   return all;
 }
 
-// Means over about `n` pieces of the curve, so that a letter is not a cloud.
+// Means over about `n` pieces of the curve, so that a letter is not a cloud; up to the first loss that is not
+// finite, which would make a hole of its piece.
 Series loss_curve(const NamedTrace& t, std::size_t n) {
   std::vector<std::pair<double, double>> all;
-  for (const StepRow& row : t.trace.steps)
-    if (const double* l = row.find("loss")) all.emplace_back(static_cast<double>(row.step), *l);
   Series s{t.name, {}};
+  for (const StepRow& row : t.trace.steps) {
+    const double* l = row.find("loss");
+    if (!l) continue;
+    if (!std::isfinite(*l)) {
+      s.broke = static_cast<double>(row.step);
+      break;
+    }
+    all.emplace_back(static_cast<double>(row.step), *l);
+  }
   const std::size_t piece = std::max<std::size_t>(1, all.size() / n);
   for (std::size_t i = 0; i < all.size(); i += piece) {
     const std::size_t end = std::min(all.size(), i + piece);
@@ -68,6 +83,13 @@ Series loss_curve(const NamedTrace& t, std::size_t n) {
     s.points.emplace_back(x / count, y / count);
   }
   return s;
+}
+
+// "–": there is none; with its step where the runs' steps are not the same.
+std::string cell_of(const Measured& m, std::size_t run) {
+  if (m.steps[run] < 0) return "–";
+  const bool apart = std::ranges::any_of(m.steps, [&](auto s) { return s >= 0 && s != m.steps[run]; });
+  return number_text(m.values[run], "{:.4g}") + (apart ? fmt::format(" @{}", m.steps[run]) : "");
 }
 
 }  // namespace
@@ -99,10 +121,12 @@ std::vector<Measured> last_values(const std::vector<NamedTrace>& traces) {
   std::vector<Measured> all;
   std::unordered_map<std::string, std::size_t> places;
   for (std::size_t i = 0; i < traces.size(); ++i)
-    for (const auto& [metric, v] : last_of(traces[i].trace)) {
+    for (const auto& [metric, v, step] : last_of(traces[i].trace)) {
       const auto [known, fresh] = places.try_emplace(metric, all.size());
-      if (fresh) all.push_back({metric, std::vector<double>(traces.size(), std::nan(""))});
-      all[known->second].values[i] = v;
+      if (fresh)
+        all.push_back({metric, std::vector<double>(traces.size(), std::nan("")),
+                       std::vector<std::int64_t>(traces.size(), -1)});
+      all[known->second].values[i] = v, all[known->second].steps[i] = step;
     }
   // What is asked first stands first.
   std::ranges::stable_sort(all, {}, [](const Measured& m) {
@@ -115,8 +139,12 @@ std::string compare_text(const std::vector<NamedTrace>& traces, std::size_t widt
   std::vector<Series> curves;
   for (const NamedTrace& t : traces) curves.push_back(loss_curve(t, width));
   std::string out = "training loss, nats a token, by step\n" + terminal_plot(curves, width) + "\n";
+  const auto measured = last_values(traces);
   std::size_t cell = 12;
-  for (const NamedTrace& t : traces) cell = std::max(cell, t.name.size() + 2);
+  for (std::size_t i = 0; i < traces.size(); ++i) {
+    cell = std::max(cell, display_width(traces[i].name) + 2);
+    for (const Measured& m : measured) cell = std::max(cell, display_width(cell_of(m, i)) + 2);
+  }
   auto row = [&](const std::string& what, const std::vector<std::string>& cells) {
     out += fmt::format("{:<28}", what);
     for (const std::string& c : cells) out += fmt::format("{:>{}}", c, cell);
@@ -125,12 +153,15 @@ std::string compare_text(const std::vector<NamedTrace>& traces, std::size_t widt
   std::vector<std::string> names;
   for (const NamedTrace& t : traces) names.push_back(t.name);
   row("last measured", names);
-  for (const Measured& m : last_values(traces)) {
+  for (const Measured& m : measured) {
     std::vector<std::string> cells;
-    for (double v : m.values) cells.push_back(std::isnan(v) ? "–" : fmt::format("{:.4g}", v));
+    for (std::size_t i = 0; i < traces.size(); ++i) cells.push_back(cell_of(m, i));
     row(m.metric, cells);
   }
-  out += "train_loss is the mean of the last 50 losses; a value is the last that its run measured\n\n";
+  out +=
+      "train_loss is the mean of the last 50 losses; a value is the last that its run measured, @ the step "
+      "where "
+      "runs differ in it\n\n";
   const auto differences = config_differences(traces);
   const auto with_config =
       std::ranges::count_if(traces, [](const NamedTrace& t) { return t.trace.header.config.is_object(); });
@@ -143,12 +174,14 @@ std::string compare_text(const std::vector<NamedTrace>& traces, std::size_t widt
 }
 
 Json compare_json(const std::vector<NamedTrace>& traces) {
-  Json j = Json::object(), names = Json::array(), last = Json::object(), config = Json::object();
+  Json j = Json::object(), names = Json::array(), last = Json::object(), at = Json::object(),
+       config = Json::object();
   for (const NamedTrace& t : traces) names.push_back(t.name);
-  for (const Measured& m : last_values(traces)) last[m.metric] = Json(m.values);
+  for (const Measured& m : last_values(traces)) last[m.metric] = Json(m.values), at[m.metric] = Json(m.steps);
   for (const Difference& d : config_differences(traces)) config[d.key] = Json(d.values);
   j["runs"] = names;
   j["last"] = last;
+  j["last_step"] = at;
   j["config"] = config;
   return j;
 }
