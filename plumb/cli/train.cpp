@@ -10,6 +10,7 @@
 #include "plumb/base/error.h"
 #include "plumb/base/files.h"
 #include "plumb/base/json.h"
+#include "plumb/base/text.h"
 #include "plumb/cli/flags.h"
 #include "plumb/cli/interrupt.h"
 #include "plumb/cli/live.h"
@@ -57,10 +58,24 @@ void print_end(const TrainResult& r, const std::string& name, bool quiet) {
         baseline_crossed(r.val_loss, r.baselines, r.floor), r.tokens_per_s, r.run);
   if (r.status == "interrupted")
     say("{}interrupted after {} steps; go on with `plumb resume {}`\n", who, r.steps, r.run);
+  // A run that goes on keeps its settings, so that what may help is said of a new one.
   if (r.status == "non_finite")
-    say("plumb: {}stopped at step {}, before its update: {}; {}, or look at {}/trace.jsonl\n", who, r.steps,
-        r.reason,
-        r.steps == 0 ? "check init.std and model.norm_eps" : "lower train.lr, lengthen train.warmup", r.run);
+    say("plumb: {}stopped at step {}, before its update: {}; {}: `plumb train {}/config.toml --set {}`, or "
+        "look at "
+        "{}/trace.jsonl\n",
+        who, r.steps, r.reason,
+        r.steps == 0 ? "check init.std and model.norm_eps in a new run"
+                     : "start a new run with a lower train.lr or a longer train.warmup",
+        r.run, r.steps == 0 ? "init.std=…" : "train.lr=…", r.run);
+}
+
+// What to do with the runs that are done.
+void print_next(const std::vector<std::string>& done) {
+  if (done.empty()) return;
+  const std::string& run = done.front();
+  say("next: `plumb profile {}` (layer by layer), `plumb sample {}` (text), `plumb eval {}` (by position), "
+      "`plumb compare {} {}`\n",
+      run, run, run, run, done.size() > 1 ? join(std::span(done).subspan(1), " ") : "OTHER-RUN");
 }
 
 /// A run of this command, and how it ended.
@@ -137,6 +152,7 @@ int train_all(std::vector<Run>& runs, const Flags& f) {
   if (runs.size() == 1 && runs[0].error) std::rethrow_exception(runs[0].error);
   bool interrupted = false, bad = false;
   int failed = 0;
+  std::vector<std::string> done;
   Json all = Json::array();
   for (const Run& r : runs) {
     all.push_back(answer(r));
@@ -147,7 +163,9 @@ int train_all(std::vector<Run>& runs, const Flags& f) {
     interrupted |= r.result.status == "interrupted";
     bad |= r.result.status == "non_finite";
     print_end(r.result, r.name, f.quiet);
+    if (r.result.status == "done") done.push_back(r.result.run);
   }
+  if (!f.quiet) print_next(done);
   if (f.json && runs.size() == 1) fmt::print("{}\n", answer(runs[0]).dump());
   if (f.json && runs.size() > 1) {
     Json j = Json::object();

@@ -222,6 +222,32 @@ KnownNames known_names(const Components& c) {
   return names;
 }
 
+namespace {
+
+// A setting that the chosen components read only beside another one.
+struct Needs {
+  std::string_view key, unless;
+  bool (*met)(const Config&);
+};
+
+constexpr Needs needs[] = {
+    {"model.norm_gain", "a norm of the model has a gain: model.norm or model.attention.qk_norm",
+     [](const Config& c) {
+       const std::string& qk = c.attention.qk_norm;
+       return (c.model.norm != "none" && c.model.norm_affine.value_or(true)) || (qk != "none" && qk != "l2");
+     }},
+    {"model.attention.full_every", "model.attention.window is above 0",
+     [](const Config& c) { return c.attention.window > 0; }},
+    {"model.rope.local_base", "model.attention.window is above 0",
+     [](const Config& c) { return c.model.position != "rope" || c.attention.window > 0; }},
+    {"model.rope.factor", "model.rope.scaling is another than \"none\"",
+     [](const Config& c) { return c.model.position != "rope" || c.rope.scaling != "none"; }},
+    {"model.rope.original_block_size", "model.rope.scaling is another than \"none\"",
+     [](const Config& c) { return c.model.position != "rope" || c.rope.scaling != "none"; }},
+};
+
+}  // namespace
+
 std::vector<std::string> unused_settings(const Config& config, const Components& c) {
   static const Config defaults;
   std::vector<std::string> all;
@@ -253,6 +279,12 @@ std::vector<std::string> unused_settings(const Config& config, const Components&
         all.push_back(fmt::format("{} = {} has no effect: {} = \"{}\" does not read it", field.path(),
                                   field_text(field.get(config)), key, name));
   });
+  const Config resolved = resolve_config(config);
+  for (const Needs& n : needs)
+    if (const auto& field = config_field(n.key, "");
+        config.given(n.key) && field.get(config) != field.get(defaults) && !n.met(resolved))
+      all.push_back(
+          fmt::format("{} = {} has no effect unless {}", n.key, field_text(field.get(config)), n.unless));
   return all;
 }
 

@@ -8,10 +8,11 @@
 #include "plumb/base/files.h"
 #include "plumb/base/lock.h"
 #include "plumb/base/text.h"
+#include "plumb/base/wrap.h"
 #include "plumb/kernel/peak.h"
-#include "plumb/tensor/rounding.h"
 #include "plumb/model/decoder.h"
 #include "plumb/spec/from_config.h"
+#include "plumb/tensor/rounding.h"
 #include "plumb/trace/reader.h"
 #include "plumb/trace/recent_loss.h"
 #include "plumb/trace/writer.h"
@@ -57,7 +58,8 @@ class Trainer {
         remarks_(job.remarks),
         spec_(spec_of(config_, 1, components)),
         feed_(config_.data, corpus, spec_.block_size, static_cast<std::int32_t>(spec_.ignore_index),
-              static_cast<std::uint64_t>(t_.seed), tokenizer_of(resumed_.empty() ? from_ : resumed_), faults_),
+              static_cast<std::uint64_t>(t_.seed), tokenizer_of(resumed_.empty() ? from_ : resumed_),
+              faults_),
         pool_(job.threads > 0 ? job.threads : static_cast<int>(t_.threads)),
         store_(decoder_layout<float>(with_vocabulary(), components), static_cast<std::uint64_t>(t_.seed)),
         optimizer_(make_optimizer<float>(t_, components, store_.layout(), pool_.size())),
@@ -210,7 +212,7 @@ class Trainer {
     if (r.status == "done" && !validated_) r.val_loss = validation_.loss();
     if (r.status == "done" && !std::isfinite(r.val_loss)) {
       r.status = "non_finite";
-      r.reason = fmt::format("the validation loss after the last update is {}{}", r.val_loss,
+      r.reason = fmt::format("the validation loss after the last update is {}{}", number_text(r.val_loss),
                              validation_.first_non_finite());
       trace.fact({"non_finite", r.reason});
     }
@@ -247,6 +249,13 @@ class Trainer {
       s.remarks.push_back("FAULT injected on purpose: " + wrong + "; docs/faults.md says what is wrong");
     s.remarks.insert(s.remarks.end(), remarks_.begin(), remarks_.end());
     for (const std::string& r : feed_.remarks()) s.remarks.push_back(r);
+    for (std::size_t i = 0; i < n_role; ++i)
+      if (t_.lr_scale.values[i] != 1 && std::ranges::none_of(store_.layout().params, [&](const ParamInfo& p) {
+            return static_cast<std::size_t>(p.spec.role) == i;
+          }))
+        s.remarks.push_back(
+            fmt::format("train.lr_scale.{} = {} has no effect: the model has no such parameters",
+                        role_names[i], t_.lr_scale.values[i]));
     if (plan_.graph().cross_batch())
       s.remarks.push_back("an op works across the batch: one shard, its ops shared by the threads");
     if (t_.decay == "independent" && t_.weight_decay > 0.01)
@@ -255,7 +264,8 @@ class Trainer {
                       "matrix at each step; about 1e-4 is usual",
                       t_.weight_decay, 100 * t_.weight_decay));
     if (spec_.flaws.mask_ahead > 0 || spec_.flaws.mask_finite)
-      s.remarks.push_back("the attention mask shows the future: each position sees tokens that it is to predict");
+      s.remarks.push_back(
+          "the attention mask shows the future: each position sees tokens that it is to predict");
     else if (plan_.graph().sees_future())
       s.remarks.push_back("the norm pools over positions: each position sees the future while training");
     return s;
@@ -356,7 +366,7 @@ class Trainer {
     result_.status = "non_finite";
     result_.reason =
         bad ? fmt::format("the first tensor that is not finite is {} (element {} is {}{})", bad->tensor,
-                          bad->element, bad->value,
+                          bad->element, number_text(bad->value),
                           bad->shard >= 0 ? fmt::format(", shard {}", bad->shard) : std::string())
             : std::string("every tensor of a replay is finite; the sum of gradients overflowed");
     StepRow row;
@@ -445,7 +455,8 @@ TrainJob resume_job(const fs::path& run, const std::vector<std::string>& set) {
   }
   job.config = info.config;
   // What cannot change a bit of the result: an earlier resume may have set it.
-  constexpr std::string_view free[] = {"train.threads", "train.checkpoint_every", "train.keep_checkpoints"};
+  constexpr std::string_view free[] = {"train.threads", "train.recompute", "train.checkpoint_every",
+                                       "train.keep_checkpoints"};
   const auto is_free = [&](const std::string& key) { return std::ranges::find(free, key) != std::end(free); };
   const Config file = load_config(run / "config.toml");
   for (const auto& field : config_fields())

@@ -16,17 +16,17 @@ namespace plumb {
 struct StepReport {
   std::int64_t step = 0, steps = 0;
   double loss = 0, grad_norm = 0, lr = 0;  // loss: the cross-entropy alone, here and in TrainResult
-  double tokens_per_s = 0;         // over the steps so far, validation left out
-  double seconds_left = 0;         // of training and validation
-  std::optional<double> val_loss;  // when this step was validated
+  double tokens_per_s = 0;                 // over the steps so far, validation left out
+  double seconds_left = 0;                 // of training and validation
+  std::optional<double> val_loss;          // when this step was validated
 };
 
 /// What is known before the first step.
 struct RunStart {
   std::string run;
   DecoderSpec spec;
-  std::int64_t first_step = 0;  // > 0: a run that goes on
-  std::int64_t probe_every = 0;      // 0: nothing is measured
+  std::int64_t first_step = 0;   // > 0: a run that goes on
+  std::int64_t probe_every = 0;  // 0: nothing is measured
   std::int64_t n_params = 0, n_characters = 0, vocab_size = 0, train_tokens = 0, val_tokens = 0;
   double coverage = 0;  // share of the corpus that has a symbol of its own
   Baselines baselines{};
@@ -75,7 +75,8 @@ struct TrainResult {
 struct TrainJob {
   Config config;
   std::filesystem::path out;
-  bool new_folder = false;  // `out` is a wish: where it exists already, the run takes another name (make_new_folder)
+  bool new_folder =
+      false;  // `out` is a wish: where it exists already, the run takes another name (make_new_folder)
   std::filesystem::path from =
       {};  // a run or checkpoint whose weights (and tokenizer) start this one; may be empty
   std::filesystem::path checkpoint = {};  // set by resume_job: the run in `out` goes on from it
@@ -85,7 +86,8 @@ struct TrainJob {
 };
 
 /// A job that continues the run in folder `run` from its newest whole checkpoint. `set` may change only what
-/// cannot change a bit of the result (train.threads, train.checkpoint_every, train.keep_checkpoints).
+/// cannot change a bit of the result (train.threads, train.recompute, train.checkpoint_every,
+/// train.keep_checkpoints).
 /// bad_input for anything else, for a folder without a checkpoint, and when its config.toml is no longer the
 /// checkpoint's.
 TrainJob resume_job(const std::filesystem::path& run, const std::vector<std::string>& set);

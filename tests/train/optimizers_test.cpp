@@ -211,5 +211,25 @@ TEST(Optimizers, ASettingOfAnotherRuleHasNoEffectAndThatIsSaid) {
   EXPECT_EQ(unused("muon", "train.momentum=0.8"), "");
 }
 
+TEST(UnusedSettings, WhatNeedsAnotherSetting) {
+  const auto unused = [](const std::vector<const char*>& set) {
+    Config c;
+    for (const char* s : set) set_value(c, s);
+    const auto all = unused_settings(c, Components{});
+    return all.empty() ? std::string() : all[0];
+  };
+  EXPECT_EQ(unused({"model.attention.full_every=2"}),
+            "model.attention.full_every = 2 has no effect unless model.attention.window is above 0");
+  EXPECT_EQ(unused({"model.attention.full_every=2", "model.attention.window=8"}), "");
+  EXPECT_EQ(unused({"model.position=rope", "model.rope.factor=2"}),
+            "model.rope.factor = 2.0 has no effect unless model.rope.scaling is another than \"none\"");
+  EXPECT_EQ(unused({"model.position=rope", "model.rope.factor=2", "model.rope.scaling=linear"}), "");
+  EXPECT_TRUE(unused({"model.norm=none", "model.norm_gain=plus_one"}).starts_with("model.norm_gain = "));
+  EXPECT_TRUE(
+      unused({"model.residual=rezero", "model.norm_gain=plus_one"}).starts_with("model.norm_gain = "));
+  EXPECT_EQ(unused({"model.norm=none", "model.norm_gain=plus_one", "model.attention.qk_norm=rms"}), "");
+  EXPECT_EQ(unused({"model.norm_gain=plus_one"}), "");
+}
+
 }  // namespace
 }  // namespace plumb
