@@ -3,7 +3,9 @@
 
 #include "plumb/base/error.h"
 #include "plumb/base/json.h"
+#include "plumb/base/wrap.h"
 #include "plumb/cli/flags.h"
+#include "plumb/cli/live.h"
 #include "plumb/cli/say.h"
 #include "plumb/data/baselines.h"
 #include "plumb/data/batches.h"
@@ -27,8 +29,30 @@ Json baselines_json(const Baselines& b) {
   return j;
 }
 
+namespace {
+
+int list_corpora(bool json) {
+  Json j = Json::object(), all = Json::array();
+  for (const KnownCorpus& c : known_corpora()) {
+    Json one = Json::object();
+    one["name"] = c.name, one["what"] = c.what;
+    all.push_back(one);
+    if (!json) fmt::print("{}\n", wrapped_behind(fmt::format("{:<10} ", c.name), c.what, terminal_width()));
+  }
+  j["corpora"] = all;
+  if (json)
+    fmt::print("{}\n", j.dump());
+  else
+    fmt::print(
+        "or the path of a UTF-8 text file; `plumb corpus NAME` describes one, data.corpus trains on it\n");
+  return 0;
+}
+
+}  // namespace
+
 int corpus_command(const Flags& f) {
-  if (f.args.size() != 1) bad_input("name one corpus: `plumb corpus embedded`, or a UTF-8 text file");
+  if (f.args.empty()) return list_corpora(f.json);
+  if (f.args.size() > 1) bad_input("name one corpus: `plumb corpus embedded`, or a UTF-8 text file");
   Flags rest = f;
   rest.args.clear();
   Config config = config_of(rest);

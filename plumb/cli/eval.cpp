@@ -41,9 +41,11 @@ int eval_command(const Flags& f) {
   if (f.args.size() != 1) bad_input("name one run or checkpoint: `plumb eval runs/… --block-sizes 64,128`");
   Opened run = open_run(f.args.front(), Components{});
   const Config config = config_of_run(run.info.config, f.set);
+  note_unread(f, "eval", {"train.threads"});
   const auto sizes = sizes_of(f.block_sizes, run.info.spec.block_size);
   note_faults(config, f.quiet);
-  const Mode mode = run_faults(config, Components{}.fault).evaluate_in_training_mode ? Mode::train : Mode::eval;
+  const Mode mode =
+      run_faults(config, Components{}.fault).evaluate_in_training_mode ? Mode::train : Mode::eval;
   const Corpus corpus = open_corpus(config.data.corpus, f.quiet);
   if (!run.info.corpus_sha256.empty() && corpus.sha256 != run.info.corpus_sha256 && !f.quiet)
     say("note: this is not the text that the run was trained on\n");

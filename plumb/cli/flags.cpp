@@ -70,7 +70,8 @@ void sample_options(CLI::App& sub, Flags& f) {
 
 void eval_options(CLI::App& sub, Flags& f) {
   sub.add_option("--block-sizes", f.block_sizes,
-                 "lengths to evaluate at: 16,32,64 (the run's own when not given); learned positions end at the trained length");
+                 "lengths to evaluate at: 16,32,64 (the run's own when not given); learned positions end at "
+                 "the trained length");
 }
 
 void inspect_options(CLI::App& sub, Flags& f) {
@@ -141,9 +142,12 @@ constexpr Command commands[] = {
     {"params", "Counts parameters by part, from the built tensors.",
      "plumb params --set model.n_layer=4 --json\n  plumb params --residual concat", "CONFIG", config_help,
      params_command, params_options},
-    {"check", "The invariants that the lab stands on, measured: the tutorial's [a] to [f] beside what it printed, and identities.",
-     "plumb check\n  plumb check d rope\n  plumb check --json", "NAME", "one or more of a to f, norms, rope, causality, cache …; without one, all",
-     check_command, nullptr, false},
+    {"check",
+     "The invariants that the lab stands on, measured: the tutorial's [a] to [f] beside what it printed, and "
+     "identities.",
+     "plumb check\n  plumb check d rope\n  plumb check --json", "NAME",
+     "one or more of a to f, norms, rope, causality, cache …; without one, all", check_command, nullptr,
+     false},
     {"explain", "What a component is: formula, purpose, pitfalls, paper, its keys, and a worked example.",
      "plumb explain\n  plumb explain rms\n  plumb explain position", "NAME",
      "of a component or a family; without one, what there is", explain_command, nullptr, false},
@@ -155,7 +159,7 @@ constexpr Command commands[] = {
      "WHAT", "step, probes or norms", bench_command, bench_options},
     {"corpus", "Makes or fetches a corpus, keeps it, and says what is in it.",
      "plumb corpus embedded\n  plumb corpus tang\n  plumb corpus book.txt", "NAME",
-     "a name, or a UTF-8 text file", corpus_command},
+     "a name, or a UTF-8 text file; without one, the names there are", corpus_command},
     {"config",
      "Prints every key with its meaning as a file to edit; with --json the resolved config and the model.",
      "plumb config > my.toml\n  plumb config my.toml --set model.norm=rms\n  plumb config my.toml "
@@ -216,6 +220,8 @@ Config config_of(const std::string& file, const std::vector<std::string>& set) {
                   : "");
   if (file.find('=') != std::string::npos && !std::filesystem::exists(file, ignored))
     bad_input("'{}' is no config file; did you mean --set {}?", file, file);
+  if (file.ends_with(".jsonl"))
+    bad_input("{} is a trace or a log, and no config; `plumb compare {} OTHER` reads it", file, file);
   if (file.ends_with(".txt"))
     bad_input("{} is no config; to train on a text give --set data.corpus={}", file, file);
   Config c = file.empty() ? Config{} : load_config(file);
@@ -228,7 +234,13 @@ Config config_of(const Flags& f) {
   if (f.args.size() > 1)
     bad_input("one config file at most, but there are {}: '{}' and '{}'", f.args.size(), f.args[0],
               f.args[1]);
-  return config_of(f.args.empty() ? std::string() : f.args.front(), f.set);
+  // A run's folder stands for the config that it was made with.
+  std::string file = f.args.empty() ? std::string() : f.args.front();
+  std::error_code ignored;
+  if (const auto made_with = std::filesystem::path(file) / "config.toml";
+      !file.empty() && std::filesystem::is_regular_file(made_with, ignored))
+    file = made_with.string();
+  return config_of(file, f.set);
 }
 
 Config config_of_run(Config made_with, const std::vector<std::string>& set) {

@@ -1,6 +1,8 @@
 // What a person may type after `plumb`. CLI11 is used in flags.cpp alone.
 #pragma once
+#include <initializer_list>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plumb/config/config.h"
@@ -52,6 +54,11 @@ Config config_of(const std::string& file, const std::vector<std::string>& set);
 
 /// The config of a trained run with --set over it. bad_input for what would be another model.
 Config config_of_run(Config made_with, const std::vector<std::string>& set);
+/// Says of each --set of [train] and [probe] that is not `read` ("train.threads") that it changes nothing here.
+void note_unread(const Flags&, const char* command, std::initializer_list<std::string_view> read);
+
+/// bad_input where `path` is something that another command reads: a trace, a config, a text.
+void refuse_misplaced(const std::string& path, const std::string& command);
 
 /// {"uniform": x, "unigram": x, …}
 Json baselines_json(const Baselines&);

@@ -11,8 +11,10 @@
 #include "plumb/base/error.h"
 #include "plumb/base/median.h"
 #include "plumb/base/text.h"
+#include "plumb/base/wrap.h"
 #include "plumb/cli/flags.h"
 #include "plumb/cli/interrupt.h"
+#include "plumb/cli/live.h"
 #include "plumb/cli/say.h"
 #include "plumb/report/terminal_plot.h"
 
@@ -28,7 +30,8 @@ void print_answers(const Inspection& i) {
       size(i.n_layer), size(i.d_model), size(i.n_head), size(i.n_kv_head), size(i.d_head), size(i.d_ff),
       size(i.vocab_size), size(i.block_size));
   const auto row = [](std::string_view question, const Answer& a) {
-    fmt::print("{:<36} {:<12} {}\n", question, one_line(a.value), one_line(a.because));
+    fmt::print("{}\n", wrapped_behind(fmt::format("{:<36} {:<12} ", question, one_line(a.value)),
+                                      one_line(a.because), terminal_width()));
   };
   fmt::print("{:<36} {:<12} {}\n", "question", "answer", "because");
   row("where do the norms stand?", i.placement);
@@ -156,6 +159,7 @@ void print(const Inspection& i) {
 int inspect_command(const Flags& f) {
   if (f.args.empty() || f.args.size() > 2)
     bad_input("name one checkpoint, and a config if it lies elsewhere: `plumb inspect path/to/model`");
+  refuse_misplaced(f.args[0], "inspect");
   const CheckpointSource source =
       open_checkpoint_source(f.args[0], f.args.size() > 1 ? f.args[1] : std::string());
   note_faults_of_run(f.args[0], f.quiet);

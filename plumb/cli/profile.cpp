@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "plumb/base/error.h"
+#include "plumb/base/wrap.h"
 #include "plumb/cli/flags.h"
 #include "plumb/cli/say.h"
 #include "plumb/report/terminal_plot.h"
@@ -71,19 +72,18 @@ void print(const Profile& p) {
   const Columns c(p.row);
   auto most = [](const std::vector<double>& v) { return *std::ranges::max_element(v); };
   const double act = most(*c.act), grad = most(*c.grad);
-  fmt::print("step {}: loss {:.4f} on one batch (ln V = {:.4f})\n\n", p.step, p.loss, p.uniform);
+  fmt::print("step {}: loss {} on one batch (ln V = {:.4f})\n\n", p.step, number_text(p.loss, "{:.4f}"),
+             p.uniform);
   fmt::print("{:>5}  {:<32} {:>9}  {:<32} {:>8} {:>9}\n", "layer", "activation std after the block",
              "theory*", "gradient std at the same place", "entropy", "norm in");
   for (std::size_t i = 0; i < c.act->size(); ++i)
-    fmt::print("{:>5}  {} {:>11.4g} {:>9}  {} {:>11.3g} {:>8} {:>9.4g}\n", i,
-               terminal_bar((*c.act)[i], act, 20), (*c.act)[i], words("{:.4g}", p.predicted_act_std[i]),
-               terminal_bar((*c.grad)[i], grad, 20), (*c.grad)[i], words("{:.3f}", at(c.entropy, i)),
-               at(c.norm_in, i));
-  fmt::print(
-      "\nactivation last / first {}, gradient first / last {}, logit std {:.4g}, adjacent KL "
-      "{:.3g}\n",
-      words("{:.3g}", c.act_ratio()), words("{:.3g}", c.grad_ratio()), scalar(p.row, "logit_std"),
-      scalar(p.row, "adjacent_kl"));
+    fmt::print("{:>5}  {} {:>11} {:>9}  {} {:>11} {:>8} {:>9}\n", i, terminal_bar((*c.act)[i], act, 20),
+               number_text((*c.act)[i], "{:.4g}"), words("{:.4g}", p.predicted_act_std[i]),
+               terminal_bar((*c.grad)[i], grad, 20), number_text((*c.grad)[i], "{:.3g}"),
+               words("{:.3f}", at(c.entropy, i)), number_text(at(c.norm_in, i), "{:.4g}"));
+  fmt::print("\nactivation last / first {}, gradient first / last {}, logit std {}, adjacent KL {}\n",
+             words("{:.3g}", c.act_ratio()), words("{:.3g}", c.grad_ratio()),
+             words("{:.4g}", scalar(p.row, "logit_std")), words("{:.3g}", scalar(p.row, "adjacent_kl")));
   fmt::print("* at init, for independent tokens and uniform attention; entropy is H / ln(visible keys)\n");
 }
 
@@ -99,8 +99,15 @@ int profile_command(const Flags& f) {
   if (f.args.size() > 1) bad_input("name one config, run or checkpoint: `plumb profile runs/…`");
   const std::string what = f.args.empty() ? "" : f.args.front();
   Config config;
+  note_unread(f, "profile",
+              {"train.batch_size", "train.seed", "train.threads", "train.precision", "train.norm_reduce"});
   if (is_config(what)) {
-    config = config_of(what, f.set);
+    try {
+      config = config_of(what, f.set);
+    } catch (const Error&) {
+      if (!what.ends_with(".toml")) refuse_misplaced(what, "profile");
+      throw;
+    }
   } else {
     config = config_of_run(read_checkpoint_info(newest_checkpoint(what)).config, f.set);
   }

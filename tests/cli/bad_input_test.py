@@ -156,6 +156,20 @@ CASES = [
     ('eval {dir}/run --set model.n_layer=3',
      'model.n_layer is part of a model that is trained already; --set can change what it reads and how '
      '(data.corpus, data.rows, train.batch_size, train.threads …)'),
+    ('profile {dir}/run/trace.jsonl',
+     "{dir}/run/trace.jsonl is a trace; `plumb compare {dir}/run/trace.jsonl OTHER` reads it; for `plumb profile` name the run's "
+     'folder, {dir}/run'),
+    ('inspect {dir}/run/trace.jsonl',
+     "{dir}/run/trace.jsonl is a trace; `plumb compare {dir}/run/trace.jsonl OTHER` reads it; for `plumb inspect` name the run's "
+     'folder, {dir}/run'),
+    ('inspect {dir}/short.txt',
+     '{dir}/short.txt is a text; train on it with `plumb train --set data.corpus={dir}/short.txt`, or name a model for `plumb inspect`'),
+    ('inspect {dir}/a.toml',
+     '{dir}/a.toml is a config; `plumb inspect` reads a model; look at the config\'s with `plumb profile {dir}/a.toml`'),
+    ('params {dir}/run/trace.jsonl',
+     '{dir}/run/trace.jsonl is a trace or a log, and no config; `plumb compare {dir}/run/trace.jsonl OTHER` reads it'),
+    ('explain foo', "no component is called 'foo'; `plumb explain` lists them"),
+    ('train --set train.batch=3', "unknown key 'train.batch' (--set); did you mean 'train.batch_size'?"),
     ('profile {dir}/run {dir}/run', 'name one config, run or checkpoint: `plumb profile runs/…`'),
     ('compare {dir}/run', 'name at least two runs: `plumb compare runs/a runs/b`'),
     ('compare {dir}/run {dir}/sub', '{dir}/sub holds neither a trace.jsonl nor TensorBoard event files; `plumb runs` lists the runs there are'),
@@ -181,7 +195,7 @@ CASES = [
     ('bench', 'name what to time: `plumb bench step`, `plumb bench probes` or `plumb bench norms`'),
     ('bench setp', "unknown benchmark 'setp'; did you mean 'step'? known: step, probes, norms"),
     ('bench probes --set probe.every=0', 'probe.every is 0: nothing is probed; set it to 1 or more'),
-    ('corpus', 'name one corpus: `plumb corpus embedded`, or a UTF-8 text file'),
+    ('corpus a b', 'name one corpus: `plumb corpus embedded`, or a UTF-8 text file'),
     ('corpus {dir}/none.txt',
      "there is no corpus '{dir}/none.txt': neither a file nor a known name (embedded, tang, tang-full); correct "
      'data.corpus'),

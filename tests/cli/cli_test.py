@@ -10,7 +10,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from rig import PLUMB, ROOT, plumb  # noqa: E402
+from rig import PLUMB, ROOT, on_terminal, plumb  # noqa: E402
 from rig import SMALL as LONGER  # noqa: E402
 
 SMALL = [*LONGER, "--set", "train.steps=20"]
@@ -92,6 +92,20 @@ class Train(unittest.TestCase):
             self.assertEqual(run.returncode, 4, run.stderr)
             self.assertIn("the first tensor that is not finite is", run.stderr)
             self.assertEqual(json.loads(run.stdout)["status"], "non_finite")
+            # What it advises can be done, also when it was resume that came there again.
+            for said in (run.stderr, plumb("resume", f"{folder}/run").stderr):
+                self.assertNotIn("-nan", said)
+                self.assertIn(f"`plumb train {folder}/run/config.toml --set train.lr=…`", said)
+            again = plumb("train", f"{folder}/run/config.toml", "--set", "train.lr=1e-3", "--out", f"{folder}/again", "--quiet")
+            self.assertEqual(again.returncode, 0, again.stderr)
+            self.assertIn("run, not finite from 1 on (!)", plumb("compare", f"{folder}/again", f"{folder}/run").stdout)
+
+    def test_the_end_says_what_next_and_settings_without_effect_are_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run = plumb("train", *SMALL, "--set", "train.lr_scale.router=0.5", "--out", f"{folder}/run")
+            self.assertIn("train.lr_scale.router = 0.5 has no effect: the model has no such parameters", run.stderr)
+            for command in ("profile", "sample", "eval", "compare"):
+                self.assertIn(f"`plumb {command} {folder}/run", run.stderr)
 
 
 class Answers(unittest.TestCase):
@@ -99,6 +113,17 @@ class Answers(unittest.TestCase):
         for args in (["--help"], ["train", "--help"], ["--version"]):
             self.assertEqual(plumb(*args).returncode, 0, args)
         self.assertIn("Example", plumb("train", "--help").stdout)
+
+    def test_lines_fit(self):
+        for args in (["explain"], ["check", "a"], ["check", "c"]):
+            for line in plumb(*args).stdout.splitlines():
+                self.assertLessEqual(len(line), 100, line)
+        for line in on_terminal(72, "explain", "norm"):
+            self.assertTrue(len(line) <= 72 or line.startswith(("example", " " * 12)), line)
+
+    def test_corpus_lists_the_names(self):
+        for corpus in json.loads(plumb("corpus", "--json").stdout)["corpora"]:
+            self.assertIn(f"{corpus['name']:<10} {corpus['what']}", plumb("corpus").stdout)
 
     def test_config_prints_what_it_reads(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -6,6 +6,7 @@ import pathlib
 import random
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from rig import PLUMB, ROOT, SMALL, Folder, plumb, train  # noqa: E402
+from rig import PLUMB, ROOT, SMALL, Folder, on_terminal, plumb, train  # noqa: E402
 
 
 class Resume(Folder):
@@ -51,6 +52,16 @@ class Resume(Folder):
         self.assertEqual(plumb("runs", "rm", "--force", str(out)).returncode, 2)
         run.send_signal(signal.SIGINT)
         self.assertEqual(run.wait(), 130)
+
+
+    def test_what_changes_no_bit_can_change(self):
+        run = plumb("train", *SMALL, "--out", str(self.folder / "whole"), "--json", "--quiet")
+        whole = json.loads(run.stdout)
+        shutil.copytree(self.folder / "whole", self.folder / "half")
+        (self.folder / "half/checkpoint-60.safetensors").unlink()
+        again = plumb("resume", str(self.folder / "half"), "--set", "train.recompute=1", "--json", "--quiet")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertEqual(json.loads(again.stdout)["params_hash"], whole["params_hash"])
 
 
 class Full(Folder):
@@ -120,6 +131,30 @@ class Look(Folder):
         self.assertTrue((both / "pre/trace.jsonl").exists())
         self.assertEqual(plumb("runs", "rm", f"{both}/pre/").returncode, 0)
         self.assertFalse((both / "pre").exists())
+
+    def test_a_long_path_hides_nothing_of_a_run(self):
+        name = "a-run-with-a-long-name-" * 5
+        train(self.folder / name)
+        lines = on_terminal(80, "runs", "--out", str(self.folder))
+        self.assertLessEqual(max(map(len, lines)), 80)
+        for what in ("60/60", "done", "model.n_layer = 2"):
+            self.assertTrue(any(what in line for line in lines), lines)
+        self.assertTrue(any("…" in line and line.endswith("long-name-") for line in lines), lines)
+        self.assertEqual(len(on_terminal(400, "runs", "--out", str(self.folder))), 3)
+
+    def test_a_runs_folder_stands_for_its_config(self):
+        train(self.folder / "a")
+        for command in ("params", "config"):
+            by_folder, by_file = (plumb(command, str(path), "--json") for path in (self.folder / "a", self.folder / "a/config.toml"))
+            self.assertEqual(by_folder.returncode, 0, by_folder.stderr)
+            self.assertEqual(by_folder.stdout, by_file.stdout)
+
+    def test_what_eval_and_profile_do_not_read_is_said(self):
+        train(self.folder / "a")
+        for command in ("eval", "profile"):
+            run = plumb(command, str(self.folder / "a"), "--set", "train.lr=1", "--set", "train.threads=1")
+            self.assertIn(f"note: train.lr has no effect on `plumb {command}`", run.stderr)
+            self.assertNotIn("train.threads", run.stderr)
 
     def test_sample_eval_and_profile(self):
         answer = train(self.folder / "a")
