@@ -49,8 +49,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 namespace {
 
-// Whether `distance` edits may be a slip of the hand. Two edits of a short name leave little of it: then it must
-// begin alike and keep half of its letters, or "zero" would be taken for "derf" and "foo" for "ffn".
+// Whether `distance` edits may be a slip of the hand. Two edits of a short name leave little of it: then it
+// must begin alike and keep half of its letters, or "zero" would be taken for "derf" and "foo" for "ffn".
 bool is_slip(std::string_view a, std::string_view b, std::size_t distance) {
   const std::size_t longer = std::max(a.size(), b.size()), shorter = std::min(a.size(), b.size());
   if (distance >= std::max<std::size_t>(shorter, 2)) return false;

@@ -19,8 +19,9 @@ namespace {
 void print_row(const Check& c) {
   const std::string label = fmt::format("  {}  {:<11} {:<16} ", c.pass ? "ok  " : "FAIL",
                                         number_text(c.value, "{:.4g}"), c.expected);
-  fmt::print("{}\n", wrapped_behind(
-                         label, c.name + (c.published.empty() ? "" : "; published: " + c.published), terminal_width()));
+  fmt::print("{}\n",
+             wrapped_behind(label, c.name + (c.published.empty() ? "" : "; published: " + c.published),
+                            terminal_width()));
 }
 
 }  // namespace
@@ -35,8 +36,7 @@ int check_command(const Flags& f) {
   int failed = 0;
   for (const CheckGroup& g : check_groups()) {
     if (!f.args.empty() && std::ranges::find(f.args, g.name) == f.args.end()) continue;
-    if (!f.json)
-      fmt::print("{}\n", wrapped_behind(fmt::format("{}: ", g.name), g.about, terminal_width()));
+    if (!f.json) fmt::print("{}\n", wrapped_behind(fmt::format("{}: ", g.name), g.about, terminal_width()));
     for (Check& check : g.run(c)) {
       failed += check.pass ? 0 : 1;
       if (!f.json) print_row(check);

@@ -114,25 +114,26 @@ void Live::start(std::size_t run, const RunStart& s) {
                   m.n_layer, m.n_layer == 1 ? "" : "s", m.d_model, m.n_head, m.d_ff, m.block_size, s.n_params,
                   m.norm, m.placement, m.residual));
   fitting(fmt::format("{} characters, {} symbols cover {:.2f} %; {} tokens to train on, {} to validate",
-                   s.n_characters, s.vocab_size, 100 * s.coverage, s.train_tokens, s.val_tokens));
+                      s.n_characters, s.vocab_size, 100 * s.coverage, s.train_tokens, s.val_tokens));
   fitting(
       fmt::format("baselines on the validation split, nats: uniform {:.3f}, unigram {:.3f}, bigram {:.3f}, "
                   "trigram {:.3f}{}",
                   s.baselines.uniform, s.baselines.unigram, s.baselines.bigram, s.baselines.trigram,
                   s.floor ? fmt::format("; floor {:.3f} (exact)", *s.floor) : std::string()));
   fitting(fmt::format("{} thread{}, {} shard{} of {} sequences, {}, {:.0f} MB", s.threads,
-                   s.threads == 1 ? "" : "s", s.shards, s.shards == 1 ? "" : "s", s.sequences_a_shard,
-                   s.target, static_cast<double>(s.bytes) / 1e6));
+                      s.threads == 1 ? "" : "s", s.shards, s.shards == 1 ? "" : "s", s.sequences_a_shard,
+                      s.target, static_cast<double>(s.bytes) / 1e6));
   for (const std::string& r : s.remarks) line("note: " + r);
   line(fmt::format("run folder: {}{}", s.run,
                    s.first_step ? fmt::format(", going on from step {}", s.first_step) : ""));
   if (!explained_ && s.probe_every > 0)
-    text += wrapped_behind(fmt::format("measured every {} steps: ", s.probe_every),
-                           "stream (activation std of the last block over the first's), entropy (of attention; "
-                           "1: it looks everywhere alike), adjacent KL (how much the prediction changes from one "
-                           "position to the next)",
-                           width) +
-            "\n";
+    text +=
+        wrapped_behind(fmt::format("measured every {} steps: ", s.probe_every),
+                       "stream (activation std of the last block over the first's), entropy (of attention; "
+                       "1: it looks everywhere alike), adjacent KL (how much the prediction changes from one "
+                       "position to the next)",
+                       width) +
+        "\n";
   explained_ = true;
   print_above(text);
 }
@@ -173,8 +174,8 @@ void Live::step(std::size_t run, const StepReport& r) {
       {left + " left", left, 1}};
   for (Piece& p : diagnostics_of(row.probed)) pieces.push_back(std::move(p));
   if (row.val_loss)
-    pieces.push_back(
-        {"validation " + number_text(*row.val_loss, "{:.4f}"), "val " + number_text(*row.val_loss, "{:.3f}"), 4});
+    pieces.push_back({"validation " + number_text(*row.val_loss, "{:.4f}"),
+                      "val " + number_text(*row.val_loss, "{:.3f}"), 4});
   pieces.push_back(
       {fmt::format("{:.0f} tokens/s", r.tokens_per_s), fmt::format("{:.0f} tok/s", r.tokens_per_s), 5});
   row.text = tty_ ? fitted(std::move(pieces), terminal_width(STDERR_FILENO) - 1) : join_pieces(pieces, false);
@@ -191,7 +192,8 @@ void Live::step(std::size_t run, const StepReport& r) {
 void Live::draw() {
   std::string out = drawn_ > 1 ? fmt::format("\r\033[{}A", drawn_ - 1) : "\r";
   for (std::size_t i = 0; i < rows_.size(); ++i)
-    out += "\033[K" + rows_[i].text.substr(0, terminal_width(STDERR_FILENO) - 1) + (i + 1 < rows_.size() ? "\n" : "");
+    out += "\033[K" + rows_[i].text.substr(0, terminal_width(STDERR_FILENO) - 1) +
+           (i + 1 < rows_.size() ? "\n" : "");
   drawn_ = rows_.size();
   say("{}", out);
 }

@@ -46,8 +46,8 @@ Json run_json(const RunSummary& r) {
 constexpr std::size_t columns_beside = 78;  // what a row takes beside its path and its settings
 constexpr std::size_t least_settings = 20;
 
-// One line a run where there is room for it; on a narrower terminal the path and the settings have lines of their
-// own, so that a long path pushes nothing out of sight.
+// One line a run where there is room for it; on a narrower terminal the path and the settings have lines of
+// their own, so that a long path pushes nothing out of sight.
 void print_table(const std::vector<RunSummary>& runs) {
   std::size_t width = 4;
   for (const RunSummary& r : runs) width = std::max(width, display_width(r.path));

@@ -34,7 +34,8 @@ std::vector<Measured> last_values(const std::vector<NamedTrace>&);
 /// The whole comparison for a terminal: curves of the training loss in a frame of `width` characters, the table, the
 /// differences.
 std::string compare_text(const std::vector<NamedTrace>&, std::size_t width = 72);
-/// {"runs": [name …], "last": {metric: [x …]}, "last_step": {metric: [step …]}, "config": {key: [text …]}}
+/// {"runs": [name …], "last": {metric: [x …]}, "last_step": {metric: [step …]},
+///  "config": {key: [text …]}}
 Json compare_json(const std::vector<NamedTrace>&);
 
 }  // namespace plumb
