@@ -54,7 +54,7 @@ Config config_of(const std::string& file, const std::vector<std::string>& set);
 
 /// The config of a trained run with --set over it. bad_input for what would be another model.
 Config config_of_run(Config made_with, const std::vector<std::string>& set);
-/// Says of each --set of [train] and [probe] that is not `read` ("train.threads") that it changes nothing here.
+/// Says of each --set of [train] and [probe] that is not `read` ("train.threads") that it changes nothing.
 void note_unread(const Flags&, const char* command, std::initializer_list<std::string_view> read);
 
 /// bad_input where `path` is something that another command reads: a trace, a config, a text.

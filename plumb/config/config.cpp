@@ -31,8 +31,8 @@ bool is_section(std::string_view path) {
 
 std::string after_last_dot(std::string_view path) { return std::string(path.substr(path.rfind('.') + 1)); }
 
-// The known key that `key` probably means: in its own section, or the same name in another, or the first in its
-// section that has the word in it ("heads": n_head), or, of an unknown section, the nearest of all.
+// The known key that `key` probably means: in its own section, or the same name in another, or the first in
+// its section that has the word in it ("heads": n_head), or, of an unknown section, the nearest of all.
 std::optional<std::string> nearest_key(std::string_view key) {
   const std::string section(key.substr(0, key.find('.') == std::string_view::npos ? 0 : key.rfind('.')));
   const std::string bare = after_last_dot(key);

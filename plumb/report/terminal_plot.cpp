@@ -16,8 +16,8 @@ struct Frame {
 
 bool shown(const std::pair<double, double>& p) { return std::isfinite(p.first) && std::isfinite(p.second); }
 
-// What all have to fit in; nothing where there is no point. Of a series that broke the heights count only up to
-// its start: the last ones before it broke may be any number, and would make a flat line of the others.
+// What all have to fit in; nothing where there is no point. Of a series that broke the heights count only up
+// to its start: the last ones before it broke may be any number, and would make a flat line of the others.
 std::optional<Frame> frame_of(const std::vector<Series>& series) {
   constexpr double inf = std::numeric_limits<double>::infinity();
   Frame f{inf, -inf, inf, -inf};

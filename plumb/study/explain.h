@@ -22,7 +22,7 @@ std::vector<Explanation> explanations(const Components&);
 /// The lines of an entry's example. Nothing in them is stored: the component runs.
 std::vector<std::string> worked_example(const Components&, const Explanation&);
 
-/// For people, at most `width` columns beside the example; Markdown; {"family": …, "name": …, "example": […]}.
+/// For people, at most `width` columns beside the example; Markdown; {"family": …, "name": …, …}.
 std::string explanation_text(const Explanation&, std::size_t width = 100);
 std::string explanation_markdown(const Explanation&);
 Json explanation_json(const Explanation&);
