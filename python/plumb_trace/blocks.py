@@ -12,7 +12,7 @@ from . import norms as norm_probe
 from .block import Block, Reader
 from .errors import TraceError
 from .graph import ADD, CARRY, PRODUCT, SCALE, Call
-from .scores import axes_of, is_attention
+from .scores import axes_of, is_attention, meets_values
 
 LISTS = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)
 # Functions that act on each position alone when they act along the features.
@@ -196,7 +196,9 @@ def read_blocks(s):
             shape = Reader(s.graph, s.norms, source, out, call.begin, s.n_token).read()
         s.shapes.append(shape)
         s.norm_sites.append(norm_site(s, call, shape.attn_norm))
-        s.softmaxes.append([axes_of(s.graph, n, s.n_token) for n in s.graph.nodes[call.begin:call.end] if n.name == "softmax"])
+        softmaxes = [n for n in s.graph.nodes[call.begin:call.end] if n.name == "softmax"]
+        s.softmaxes.append([axes_of(s.graph, n, s.n_token) for n in softmaxes])
+        s.reweighted.append(any(axes and not meets_values(s.graph, n, s.n_token) for n, axes in zip(softmaxes, s.softmaxes[-1])))
 
 
 def two_streams(s, call, source):

@@ -14,9 +14,11 @@ from .attention import FUSED, fused_arguments
 KWARG_HOOKS = "with_kwargs" in torch.nn.Module.register_forward_pre_hook.__code__.co_varnames
 ADD = {"add", "sub", "rsub", "lerp", "addcmul"}
 # Functions whose result carries the values of their first tensor: a copy, a view, a cast, or noise on top of it.
-CARRY = {"dropout", "contiguous", "to", "type", "type_as", "float", "half", "bfloat16", "double", "clone", "view", "view_as", "reshape",
-         "flatten", "unflatten", "squeeze", "unsqueeze", "transpose", "permute", "movedim", "swapaxes", "t", "T", "mT", "expand",
-         "expand_as", "getitem", "narrow", "detach", "requires_grad", "alias", "data", "dropout1d", "feature_dropout", "rearrange"}
+# IN_ORDER keeps all of them, one after another as they were.
+IN_ORDER = {"contiguous", "to", "type", "type_as", "float", "half", "bfloat16", "double", "clone", "view", "view_as", "reshape", "flatten", "unflatten",
+            "squeeze", "unsqueeze", "detach", "requires_grad", "alias", "data"}
+CARRY = IN_ORDER | {"dropout", "transpose", "permute", "movedim", "swapaxes", "t", "T", "mT", "expand", "expand_as", "getitem", "narrow", "dropout1d",
+                    "feature_dropout", "rearrange"}
 SCALE = {"mul", "div", "truediv"}
 PRODUCT = {"linear", "matmul", "mm", "bmm", "addmm", "addbmm", "baddbmm", "einsum", "conv1d", "bilinear", "tensordot", "mv"}
 

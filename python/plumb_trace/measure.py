@@ -205,7 +205,7 @@ class Capture(TorchFunctionMode):
 
     def see_attention(self, name, args, kwargs, result):
         i = self.block
-        if i is None:
+        if i is None or self.structure.reweighted[i]:
             return
         first = next(tensors_in((args, kwargs)))
         no_grad, no_cast = self.quiet(first.device)

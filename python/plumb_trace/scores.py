@@ -2,10 +2,11 @@
 import torch
 
 from .attention import FUSED, score_axes, softmax_axis
-from .graph import ADD, CARRY, PRODUCT, SCALE
+from .graph import ADD, CARRY, IN_ORDER, PRODUCT, SCALE
 
 SOME = 64  # rows, heads and samples that are enough to tell by
 ATTENTION = {FUSED, "multi_head_attention_forward"}
+PARTS = {"split", "chunk", "unbind"}
 
 
 def is_attention(graph, node, n_token):
@@ -23,7 +24,7 @@ def axes_of(graph, node, n_token):
     if (node.index, n_token) not in graph.axes:
         shape = graph.tensors[node.outputs[-1]].shape
         axes = score_axes(shape, softmax_axis(node.args, node.kwargs, len(shape)), n_token)
-        if axes and (of_features(graph, node, n_token) or sums_others(graph, node)):
+        if axes and (of_features(graph, node, n_token) or sums_others(graph, node, n_token)):
             axes = None
         graph.axes[node.index, n_token] = axes
     return graph.axes[node.index, n_token]
@@ -32,28 +33,55 @@ def axes_of(graph, node, n_token):
 def of_features(graph, node, n_token):
     """Whether what a softmax reads is the product of a parameter with a tensor that holds no square: features of each position (weights of
     experts, queries of a linear attention), of which there may be as many as positions."""
-    made = graph.producer[graph.follow(node.inputs[0], CARRY | SCALE | ADD | {"split", "chunk", "unbind"})]
+    made = graph.producer[graph.follow(node.inputs[0], CARRY | SCALE | ADD | PARTS)]
     if made is None or made.name not in PRODUCT:
         return False
     moving = [i for i in made.inputs if not isinstance(graph.tensors[graph.follow(i, CARRY)], torch.nn.Parameter)]
     return len(moving) == 1 < len(made.inputs) and list(graph.tensors[moving[0]].shape).count(n_token) < 2
 
 
-def sums_others(graph, node):
+def sums_others(graph, node, n_token):
     """Whether values are seen to be summed with weights that do not add up to one: the softmax ran along another axis than the keys'."""
     verdicts = []
     for user in graph.nodes[node.index + 1:]:
         for at, i in enumerate(user.inputs[-2:] if user.name in PRODUCT else ()):
-            if graph.follow(i, CARRY) not in node.outputs:
-                continue
-            axis, weights = summed_axis(user, at, graph.tensors[i].dim()), undropped(graph, i)
-            if axis is None or weights is None:
-                continue
-            some = tuple(slice(None) if j == axis % weights.dim() else slice(SOME) for j in range(weights.dim()))
-            sums = weights.detach()[some].float().sum(axis)
-            if bool(torch.isfinite(sums).all()):
-                verdicts.append(bool(((sums - 1).abs() < 0.03).all()))
+            if graph.follow(i, CARRY) in node.outputs:
+                verdicts.append(adds_up(graph, user, at, i, n_token))
+    verdicts = [v for v in verdicts if v is not None]
     return bool(verdicts) and not any(verdicts)
+
+
+def adds_up(graph, user, at, value, n_token):
+    """Whether the weights that a product reads as its first (at=0) or second factor, and sums over positions with, add up to one everywhere, but
+    for dropout; None where that does not show."""
+    axis, weights = summed_axis(user, at, graph.tensors[value].dim()), undropped(graph, value)
+    if axis is None or weights is None or weights.shape[axis] != n_token:
+        return None
+    some = tuple(slice(None) if j == axis % weights.dim() else slice(SOME) for j in range(weights.dim()))
+    sums = weights.detach()[some].float().sum(axis)
+    return bool(((sums - 1).abs() < 0.03).all()) if bool(torch.isfinite(sums).all()) else None
+
+
+def meets_values(graph, node, n_token):
+    """Whether values are summed with what a softmax gives, all of it and as it is, but for dropout and casts. What is made of it otherwise
+    (squared, masked, mixed over heads) may not come to any product."""
+    made, as_it_is, met = set(node.outputs), set(node.outputs), 0
+    for user in graph.nodes[node.index + 1:]:
+        hands_on = user.name in CARRY | PARTS
+        read = [i for i in (user.inputs[:1] if hands_on else user.inputs) if i in made]
+        if not read:
+            continue
+        if user.name not in PRODUCT | ATTENTION:
+            made.update(user.outputs)
+            as_it_is.update(user.outputs if hands_on and read[0] in as_it_is else ())
+            continue
+        for at, i in enumerate(user.inputs[-2:]):
+            if i in as_it_is and adds_up(graph, user, at, i, n_token):
+                read = [v for v in read if v != i]
+                met += graph.tensors[i].numel()
+        if read:
+            return False
+    return met >= graph.tensors[node.outputs[-1]].numel()
 
 
 def undropped(graph, value):
@@ -66,7 +94,11 @@ def undropped(graph, value):
     if made is None or made.name != "dropout":
         return seen
     given = graph.tensors[made.inputs[0]]
-    if graph.stale(made.inputs[0]) or seen.data_ptr() < out.data_ptr() or not seen.stride() or given.stride() != out.stride() or seen.device != out.device:
+    if graph.stale(made.inputs[0]):
+        return None
+    if graph.follow(value, IN_ORDER) == dropped:
+        return given.reshape(seen.shape)
+    if seen.data_ptr() < out.data_ptr() or not seen.stride() or given.stride() != out.stride() or seen.device != out.device:
         return None
     offset = seen.storage_offset() - out.storage_offset()
     if seen.data_ptr() - out.data_ptr() != offset * out.element_size() or seen.dtype != out.dtype or seen.numel() != out.numel():

@@ -42,6 +42,7 @@ class Structure:
     shapes: list = dataclasses.field(default_factory=list)  # a `Block` each
     norm_sites: list = dataclasses.field(default_factory=list)  # per block: a module (or its path), an ordinal of a function, or None
     softmaxes: list = dataclasses.field(default_factory=list)  # per block: (rows, keys) of each softmax, None: no attention's; or None
+    reweighted: list = dataclasses.field(default_factory=list)  # per block: whether values are not seen to be summed with a softmax as it is
     logits: int = None
     logits_at: int = None  # which tensor of the output the logits are, of those of their width
     loss_at: int = None  # which tensor of the output is a number that was computed from the logits, of all numbers
@@ -89,6 +90,10 @@ class Structure:
         self.norm_sites = [sites.get(path) for path, _ in self.blocks]
         found = {call.path: softmaxes for call, softmaxes in zip(self.block_calls, self.softmaxes)}
         self.softmaxes = [found.get(path) for path, _ in self.blocks]
+        told = {call.path: told for call, told in zip(self.block_calls, self.reweighted)}
+        alike = {type(call.module) for call in self.block_calls}
+        # Of a block that was not called, what holds of all that were.
+        self.reweighted = [told.get(path, any(told.values()) or type(module) not in alike) for path, module in self.blocks]
         self.drop_graph()
 
 

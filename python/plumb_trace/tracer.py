@@ -346,6 +346,10 @@ class Trace(Silent):
         self.structure = structure
         if structure.why_not:
             self.trouble("the numbers of blocks", TraceError(structure.why_not))
+        paths = [path for (path, _), told in zip(structure.blocks, structure.reweighted) if told]
+        if paths:
+            self.trouble("attn_entropy and attn_max_logit", TraceError(
+                f"what the softmax gives in {', '.join(paths)} is changed before values are summed with it, or that sum does not show"))
         if subject.twin.left_out:
             self.watch = Watch(self.root, subject.twin.left_out)
 
