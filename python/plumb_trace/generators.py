@@ -1,9 +1,11 @@
 """Random generators that a model's forward passes may draw from without holding them: globals of Python modules, attributes of classes, what
 functions close over. They are found by what `forward` of the model's parts names, and what is named there in turn."""
 import argparse
+import builtins
 import collections
 import copy
 import functools
+import gc
 import itertools
 import random
 import sys
@@ -14,7 +16,7 @@ import torch
 from .twin import HARMLESS, names_in
 
 LIBRARIES = HARMLESS | {"plumb_trace"} | set(getattr(sys, "stdlib_module_names", ())) - {"__main__"}  # whose code is not read
-NAMESPACES = (types.SimpleNamespace, argparse.Namespace)  # whose attributes are somebody's all the same
+NAMESPACES = (types.SimpleNamespace, argparse.Namespace, collections.ChainMap, collections.UserDict, collections.UserList)  # whose attributes are somebody's all the same
 MOST = 50000  # things looked at: beyond are the depths of somebody's library
 DEPTH = 3  # containers and plain objects in one another
 UNCALLED = {"__init__", "__new__", "__init_subclass__", "__repr__", "__str__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__",
@@ -28,7 +30,8 @@ def kinds():
     if numpy is not None and hasattr(getattr(numpy, "random", None), "Generator"):
         found += [(numpy.random.RandomState, lambda g: g.get_state(), lambda g, s: g.set_state(s)),
                   (numpy.random.BitGenerator, lambda g: copy.deepcopy(g.state), lambda g, s: setattr(g, "state", s)),
-                  (numpy.random.Generator, lambda g: copy.deepcopy(g.bit_generator.state), lambda g, s: setattr(g.bit_generator, "state", s))]
+                  (numpy.random.Generator, lambda g: copy.deepcopy(g.bit_generator.state), lambda g, s: setattr(g.bit_generator, "state", s)),
+                  (numpy.random.SeedSequence, lambda g: copy.deepcopy(g.state), lambda g, s: numpy.random.SeedSequence.__init__(g, **s))]  # counts what it spawns
     return found
 
 
@@ -116,21 +119,27 @@ class Search:
         kind = type(value)
         if issubclass(kind, self.generators):
             self.found[id(value)] = value
+            for name in ("bit_generator", "seed_seq", "_seed_seq"):  # NumPy's; the last before 1.25
+                self.add(getattr(value, name, None), depth)
         elif kind is types.FunctionType:
             self.function(value)
         elif issubclass(kind, types.ModuleType):
             if of_library(value.__name__):
                 return
+            self.add(kind)  # perhaps one of lazy attributes
             if not names:  # an attribute, or in a container: who names what is in it is not seen
                 self.members(value, special=False)
-            for name in names & vars(value).keys():
+            for name in {"__getattr__", *names} & vars(value).keys():
                 self.add(vars(value)[name], 0, names)
         elif issubclass(kind, type):
             for base in value.__mro__:
                 if not of_library(base.__module__):
                     self.members(base, special=True)
-        elif kind in (staticmethod, classmethod, functools._lru_cache_wrapper):
-            self.add(value.__func__ if kind is not functools._lru_cache_wrapper else value.__wrapped__)
+        elif kind in (staticmethod, classmethod):
+            self.add(value.__func__)
+        elif kind is functools._lru_cache_wrapper:
+            self.add(value.__wrapped__)
+            self.parts(gc.get_referents(value), depth)  # what it keeps: results, or a dict of them
         elif kind is property:
             self.add(value.fget)
         elif kind is functools.cached_property:
@@ -139,8 +148,8 @@ class Search:
             self.parts((value.func, *value.args, *value.keywords.values()), depth)
         elif kind in (types.MethodType, types.BuiltinMethodType):  # also draw = generator.random
             self.parts((getattr(value, "__func__", None), value.__self__), depth)
-        elif issubclass(kind, (list, tuple, set, dict, collections.deque)):
-            self.parts(value.values() if issubclass(kind, dict) else value, depth)
+        elif issubclass(kind, (list, tuple, set, frozenset, dict, types.MappingProxyType, collections.deque)):
+            self.parts(value.values() if issubclass(kind, (dict, types.MappingProxyType)) else value, depth)
             self.object(value, kind, depth)  # perhaps a class of its own
         elif not issubclass(kind, torch.Tensor):
             self.object(value, kind, depth)
@@ -177,8 +186,8 @@ class Search:
             self.parts(vars(value).values(), 0)
             for module in imported(names - value.__globals__.keys(), value.__globals__.get("__package__")):
                 self.add(module, 0, names)
-            for name in names & value.__globals__.keys():
-                named = value.__globals__[name]
+            scopes = collections.ChainMap(value.__globals__, vars(builtins))
+            for named in map(scopes.get, names):
                 self.add(named, 0, names)
                 if issubclass(type(named), type):  # perhaps to make one
                     self.add(named.__init__)

@@ -1,6 +1,7 @@
 # run_tests: /usr/bin/python3
 """Which random generators are found that a model draws from without holding them, wherever they are kept."""
 
+import builtins
 import collections
 import functools
 import pathlib
@@ -10,6 +11,7 @@ import types
 import unittest
 from unittest import mock
 
+import numpy
 import torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -50,6 +52,14 @@ class Slotted:
 
 class Narrow(Slotted):
     __slots__ = ()
+
+
+class Lookup(types.ModuleType):
+    """A Python module that makes its attributes when they are asked for."""
+
+    @property
+    def GEN(self):
+        return Lazily.made[0]
 
 
 class Bag(dict):
@@ -124,6 +134,37 @@ class Found(unittest.TestCase):
             self.check(model_that(lambda self, x: x * self.lazily.draws.random(), lazily=Lazily()))
             self.check(model_that(lambda self, x: self.lazily.half(x), lazily=Lazily()))
 
+    def test_in_containers_of_the_library(self):
+        held = {"draws": self.draws}
+        for state in (types.MappingProxyType(held), frozenset([self.draws]), collections.ChainMap({}, held), collections.UserDict(held),
+                      collections.UserList([self.draws])):
+            with self.subTest(type(state).__name__):
+                self.check(holding(state=state))
+
+    def test_behind_what_keeps_results(self):
+        for keep in (functools.lru_cache, functools.cache, functools.lru_cache(maxsize=2)):
+            factor = keep(lambda x: x * self.draws.random())
+            self.check(model_that(lambda self, x: factor(x)))
+            made = [self.draws]
+            kept = keep(made.pop)
+            kept()  # from here on nothing else has it
+            self.check(model_that(lambda self, x: x * kept().random()))
+
+    def test_in_names_of_all_modules(self):
+        with mock.patch.object(builtins, "GEN_OF_ALL", self.draws, create=True):
+            self.check(code_in("anywhere", "return x * GEN_OF_ALL.random()"))
+            self.check(code_in("anywhere", "return x"), False)
+
+    def test_in_attributes_that_a_module_makes_when_asked(self):
+        noise = module_of("lazy_noise", made={"GEN": self.draws})
+        exec("def __getattr__(name):\n    return made[name]", vars(noise))
+        with mock.patch.dict(sys.modules, {"lazy_noise": noise}):
+            for text in ("import lazy_noise; return x * lazy_noise.GEN.random()", "from lazy_noise import GEN; return x * GEN.random()"):
+                self.check(code_in("anywhere", text))
+        self.check(model_that(lambda self, x: x * self.lib.GEN.random(), lib=noise))
+        with mock.patch.object(Lazily, "made", [self.draws]):
+            self.check(model_that(lambda self, x: x * self.lib.GEN.random(), lib=Lookup("lookup")))
+
     def test_as_deep_as_the_shortest_way_to_it(self):
         held = types.SimpleNamespace(draws=self.draws)
         self.check(holding(far=[[[held]]]), False)
@@ -148,6 +189,29 @@ class Found(unittest.TestCase):
         home = module_of("proxies.models", torch=torch, A=Unbound(), G=generator, Z=Unbound())
         exec("class Model(torch.nn.Module):\n    def forward(self, x):\n        return A, Z, torch.rand((), generator=G)", vars(home))
         self.assertEqual([id(g) for g in generators.reached(home.Model())], [id(generator)])
+
+
+class SetBack(unittest.TestCase):
+    """What NumPy's seeds have given away, directly and through what was made of them."""
+
+    def test_spawned_seeds(self):
+        seed, source = numpy.random.SeedSequence([5, 6], spawn_key=(1,)), numpy.random.default_rng(7)
+        inner = getattr(source.bit_generator, "seed_seq", None) or source.bit_generator._seed_seq
+        inner.spawn(2)
+
+        def forward(self, x):
+            return x, seed, source
+
+        set_back = generators.kept(model_that(forward))
+
+        def drawn():
+            return [numpy.random.default_rng(s).random() for s in (*seed.spawn(2), *inner.spawn(1))] + [source.random()]
+
+        first = drawn()
+        for put in set_back:
+            put()
+        self.assertEqual(drawn(), first)
+        self.assertNotEqual(drawn(), first)
 
 
 if __name__ == "__main__":
