@@ -21,6 +21,7 @@ import transformers
 import plumb_trace
 from beside_test import Buffers, Copies, Evaluation, Numbers, Outputs, RandomState, SeveralProcesses
 from facts_test import Facts
+from generators_test import Found, SetBack
 from hook_test import Case, Rows, SameBits, Trouble, batches
 from isolation_test import State
 from isolation_test import Passes as OwnPasses
@@ -31,6 +32,7 @@ from structures_test import Structures
 from told_apart_test import ToldApart
 from trace_equal_test import SameNumbers
 from trace_rows import check_file, facts_of, steps_of
+from weights_test import Weights
 from writer_test import File
 
 transformers.logging.set_verbosity_error()
