@@ -12,6 +12,7 @@ namespace {
 struct Rule {
   std::string_view module;
   Part part;
+  std::string_view under = {};  // the word before the module, where that decides too
 };
 
 // Under an attention module (self_attn, attn, attention, self_attention), or at a layer's own level.
@@ -70,7 +71,17 @@ constexpr Rule outer_rules[] = {{"wte", Part::token_embed},
                                 {"readout", Part::head},
                                 {"project_in", Part::project_in},
                                 {"project_out", Part::project_out},
+                                {"project", Part::project_in, "embed"},
+                                {"project", Part::project_out, "head"},
                                 {"word_embeddings_layernorm", Part::embed_norm}};
+
+// By the leaf: numbers that plumb learns beside its matrices and norms (embedding scale, residual rules,
+// Fixup, DyT, gains of reparametrised weights).
+constexpr Rule own_rules[] = {
+    {"scale", Part::scalar, "embed"}, {"read", Part::scalar, "hc"}, {"mix", Part::scalar, "hc"},
+    {"write", Part::scalar, "hc"},    {"alpha", Part::scalar},      {"lambda", Part::scalar},
+    {"skip_gain", Part::scalar},      {"gain", Part::scalar},       {"shift", Part::scalar},
+    {"weight_gain", Part::scalar},    {"weight_g", Part::scalar}};
 
 constexpr std::string_view layer_words[] = {"h", "layers", "layer", "blocks", "block"};
 constexpr std::string_view attention_words[] = {"self_attn", "attn", "attention", "self_attention"};
@@ -87,9 +98,9 @@ bool among(const Words& words, std::string_view word) {
 }
 
 template <class Rules>
-Part look_up(const Rules& rules, std::string_view module) {
+Part look_up(const Rules& rules, std::string_view module, std::string_view under = {}) {
   for (const Rule& r : rules)
-    if (r.module == module) return r.part;
+    if (r.module == module && (r.under.empty() || r.under == under)) return r.part;
   return Part::unknown;
 }
 
@@ -120,6 +131,12 @@ bool layer_number(std::string_view word, std::int64_t& number) {
   return bad == std::errc() && stop == word.data() + word.size() && number >= 0 && number < 100'000;
 }
 
+// `words`: the whole name.
+bool is_ours(const std::vector<std::string>& words) {
+  static constexpr std::string_view roots[] = {"blocks", "embed", "final_norm", "head"};
+  return among(roots, words.front());
+}
+
 // `path`: the words between the layer's number and the leaf.
 Part layer_part(const std::vector<std::string>& path) {
   if (path.empty()) return Part::unknown;
@@ -144,11 +161,10 @@ Part layer_part(const std::vector<std::string>& path) {
 Part outer_part(const std::vector<std::string>& path) {
   if (path.empty()) return Part::unknown;
   const std::string& last = path.back();
-  if (last == "project")
-    return path.front() == "embed" ? Part::project_in : Part::project_out;  // plumb's own
-  if (const Part p = look_up(outer_rules, last); p != Part::unknown) return p;
+  const std::string under = path.size() > 1 ? path[path.size() - 2] : std::string();
+  if (const Part p = look_up(outer_rules, last, under); p != Part::unknown) return p;
   if (!is_norm_word(last)) return Part::unknown;
-  if (path.size() > 1 && path[path.size() - 2] == "embed") return Part::embed_norm;
+  if (under == "embed") return Part::embed_norm;
   return last.find("emb") != std::string::npos ? Part::embed_norm : Part::final_norm;
 }
 
@@ -186,6 +202,8 @@ std::string_view part_name(Part part) {
       return "k_norm";
     case Part::latent_norm:
       return "latent_norm";
+    case Part::scalar:
+      return "scalar";
     case Part::token_embed:
       return "token_embed";
     case Part::pos_embed:
@@ -243,6 +261,9 @@ TensorName read_tensor_name(std::string_view name) {
     n.part = Part::rope_frequency;
   } else if (among(buffer_leaves, leaf) || (n.bias && !path.empty() && among(attention_words, path.back()))) {
     n.part = Part::buffer;  // gpt2's h.0.attn.bias is its causal mask
+  } else if (const Part own = look_up(own_rules, leaf, path.empty() ? std::string() : path.back());
+             own != Part::unknown && is_ours(words)) {
+    n.part = own;
   } else if (leaf != "weight" && leaf != "bias" && leaf != "gamma" && leaf != "beta" && leaf != "w" &&
              leaf != "temperature" && !n.expert) {
     n.part = Part::unknown;

@@ -27,6 +27,7 @@ enum class Part : std::uint8_t {
   q_norm,
   k_norm,
   latent_norm,  // norms of a layer
+  scalar,       // a number that plumb learns beside these, of a layer or outside
   token_embed,
   pos_embed,
   head,

@@ -190,15 +190,25 @@ class Architectures(InAFolder):
             answer = inspect(tiny.write_case(self.folder / "m", tiny.Case("opt", config, tensors, None)))
             self.expect(answer, {"placement": "pre", "norm": "layer", "final_norm": not removed})
 
-    def test_our_own_run(self):
-        small = [s for pair in ("n_layer=2", "d_model=32", "n_head=2", "d_ff=32", "block_size=16") for s in ("--set", "model." + pair)]
-        train = run("train", *small, "--set", "model.placement=post", "--set", "model.norm=rms", "--set", "train.steps=2", "--set", "data.corpus=LICENSE",
-                    "--out", self.folder / "run")
+    def own_run(self, name, *settings):
+        """The folder of a tiny run of plumb of one step, unless the settings have more."""
+        small = ("model.n_layer=2", "model.d_model=32", "model.n_head=2", "model.d_ff=32", "model.block_size=16", "data.corpus=LICENSE", "train.steps=1")
+        train = run("train", *(s for pair in (*small, *settings) for s in ("--set", pair)), "--out", self.folder / name)
         self.assertEqual(train.returncode, 0, train.stderr)
-        answer = inspect(self.folder / "run")
+        return self.folder / name
+
+    def test_our_own_run(self):
+        answer = inspect(self.own_run("run", "model.placement=post", "model.norm=rms", "train.steps=2"))
         self.expect(answer, {"placement": "post", "norm": "rms", "final_norm": False, "scaled_init": "yes", "position": "learned", "attention": "mha",
                              "ffn": "gelu", "qk_norm": "none", "tied": True, "architecture": "plumb"})
         self.assertEqual(answer["warnings"], [])
+
+    def test_every_name_of_our_own_runs_is_known(self):
+        for i, more in enumerate(("model.residual=hyper_connections", "model.residual=layer_scale", "model.residual=nf", "model.residual=rezero",
+                                  "model.residual=skip_init", "model.embedding_scale=learned", "model.d_embed=16", "model.norm=dyt", "init.scheme=fixup",
+                                  "model.weight_param=weight_norm")):
+            with self.subTest(more):
+                self.assertEqual(inspect(self.own_run(str(i), more))["warnings"], [])
 
 
 class Words(InAFolder):
