@@ -138,6 +138,7 @@ constexpr std::array table{
                  .placement = P::falcon,
                  .norm = "layer",
                  .position = "",
+                 .alibi_form = "falcon",
                  .fused = F::grouped,
                  .activation = "gelu",
                  .tied = true,

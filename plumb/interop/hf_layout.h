@@ -51,8 +51,9 @@ enum class KvRule : std::uint8_t {
 struct Architecture {
   std::string_view model_type;
   PlacementRule placement;
-  std::string_view norm;      // layer, rms
-  std::string_view position;  // rope, learned, alibi; "" where the config says
+  std::string_view norm;             // layer, rms
+  std::string_view position;         // rope, learned, alibi; "" where the config says
+  std::string_view alibi_form = {};  // of DecoderSpec, where it is not the default
   QkRule qk = QkRule::none;
   FusedLayout fused = FusedLayout::none;
   bool gated = false;

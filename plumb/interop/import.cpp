@@ -213,7 +213,7 @@ DecoderSpec spec_of_config(Subject& s, const Json& config) {
   d.ffn.bias = s.map.has_bias(Part::down);
   d.init.scheme = "normal";
   if (d.position == "rope") read_rope(s, config, d);
-  if (d.position == "alibi" && arch.model_type == "falcon") d.alibi_form = "falcon";
+  if (d.position == "alibi" && !arch.alibi_form.empty()) d.alibi_form = arch.alibi_form;
   for (const std::string* unclear : {&d.norm, &d.placement, &d.position, &d.attention.qk_norm})
     if (*unclear == "unknown" || *unclear == "yes")
       bad_input("{}: config and tensors do not decide how it is built; `plumb inspect` says what is known",
@@ -318,7 +318,7 @@ class Reader {
     for (const std::string_view m : candidates)
       if (find(Part::norm, p.layer, bias, m)) return needed(Part::norm, p, bias, m);
     bad_input("{}: no norm is known as what plumb calls {}; the layers have {}", s_.source.name, p.name,
-              join(names));
+              names.empty() ? "no norms with parameters" : join(names));
   }
 
   // Rows `which` (0 q, 1 k, 2 v) of a fused matrix or bias: groups of queries, their keys, their values.

@@ -92,6 +92,8 @@ class Import(inspecting.InAFolder):
                 (without("bloom", "word_embeddings_layernorm.weight", "word_embeddings_layernorm.bias"), "no norm of the embeddings"),
                 (without("phi", "lm_head.bias"), "no bias on the logits"),
                 (without("llama", "layers.1.self_attn.v_proj.weight"), "blocks.1.attn.v.weight"),
+                (changed("opt", {**case("opt").config, "layer_norm_elementwise_affine": False},
+                         {k: v for k, v in case("opt").tensors.items() if "layer_norm" not in k}), "the layers have no norms with parameters"),
                 (with_shape("llama", down, (cols, rows)), "needs"),
                 (with_shape("llama", down, (rows * cols,)), "needs"),
                 (with_shape("llama", "model.layers.0.self_attn.k_proj.bias", (8,)), "no place for"),
