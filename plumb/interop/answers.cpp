@@ -17,6 +17,11 @@ Answer from_spec(std::string value) {
   return {std::move(value), "the spec in the checkpoint's metadata says so"};
 }
 
+// What a flag decides that is neither true nor false.
+Answer unclear(const Subject& s, FlagKey key) {
+  return {"unknown", fmt::format("{} in {} is neither true nor false", key.flag->key, s.config_said())};
+}
+
 std::string norms_text(const std::vector<std::string>& norms) { return "each layer has " + join(norms); }
 
 // What the names of a layer's norms say whoever the author is.
@@ -38,7 +43,9 @@ Answer opt_placement(const Subject& s, bool has_names) {
   if (!s.config)
     return {"unknown",
             "OPT is Pre-LN or Post-LN by its config's do_layer_norm_before, and there is no config"};
-  if (s.flag_or("do_layer_norm_before", true))
+  const Said before = s.flag_or("do_layer_norm_before", true);
+  if (before == Said::unclear) return unclear(s, "do_layer_norm_before");
+  if (before == Said::yes)
     return {
         "pre",
         "do_layer_norm_before is true (OPT's final_layer_norm inside a layer is the norm before the FFN)"};
@@ -55,9 +62,12 @@ Answer falcon_placement(const Subject& s, const std::vector<std::string>& norms)
     return {"pre", norms_text(norms) + ": the second is the norm before the FFN"};
   if (!norms.empty()) return {"parallel", norms_text(norms) + " alone, which both branches read"};
   if (!s.config) return {};
-  const bool grouped = s.flag_or("new_decoder_architecture", s.config.model_type() == "RefinedWeb");
-  if (grouped || s.flag_or("parallel_attn", true))
-    return {"parallel", grouped ? "new_decoder_architecture is true" : "parallel_attn is true"};
+  const Said grouped = s.flag_or("new_decoder_architecture", s.config.model_type() == "RefinedWeb"),
+             parallel = s.flag_or("parallel_attn", true);
+  if (grouped == Said::yes) return {"parallel", "new_decoder_architecture is true"};
+  if (parallel == Said::yes) return {"parallel", "parallel_attn is true"};
+  if (grouped == Said::unclear) return unclear(s, "new_decoder_architecture");
+  if (parallel == Said::unclear) return unclear(s, "parallel_attn");
   return {"pre", "parallel_attn is false"};
 }
 
@@ -86,22 +96,27 @@ Answer placement_by_rule(const Subject& s, const std::vector<std::string>& norms
       return opt_placement(s, named);
     case PlacementRule::falcon:
       return falcon_placement(s, norms);
-    case PlacementRule::gpt_neox:
+    case PlacementRule::gpt_neox: {
       if (!s.config)
         return {"unknown",
                 "GPT-NeoX has the same tensors with parallel branches and without, and there is no config"};
-      if (s.flag_or("use_parallel_residual", true))
+      const Said parallel = s.flag_or("use_parallel_residual", true);
+      if (parallel == Said::unclear) return unclear(s, "use_parallel_residual");
+      if (parallel == Said::yes)
         return {
             "parallel",
             "use_parallel_residual is true: both branches read the layer's input, each through its own norm"};
       return {"pre", "use_parallel_residual is false"};
+    }
     case PlacementRule::stablelm: {
       if (has(norms, "post_attention_layernorm"))
         return {"pre", norms_text(norms) + ": the second is the norm before the FFN"};
       if (named) return {"parallel", norms_text(norms) + " alone, which both branches read"};
       if (!s.config) return {};
-      return s.flag_or("use_parallel_residual", false) ? Answer{"parallel", "use_parallel_residual is true"}
-                                                       : Answer{"pre", "use_parallel_residual is not true"};
+      const Said parallel = s.flag_or("use_parallel_residual", false);
+      if (parallel == Said::unclear) return unclear(s, "use_parallel_residual");
+      return parallel == Said::yes ? Answer{"parallel", "use_parallel_residual is true"}
+                                   : Answer{"pre", "use_parallel_residual is not true"};
     }
   }
   return {};
@@ -109,8 +124,11 @@ Answer placement_by_rule(const Subject& s, const std::vector<std::string>& norms
 
 Answer placement_of_unknown(const Subject& s, const std::vector<std::string>& norms) {
   if (norms.empty()) return {"unknown", "no tensor is known as a norm of a layer"};
-  for (const std::string_view key : {"use_parallel_residual", "parallel_attn", "parallel_residual"})
-    if (s.config.flag(key).value_or(false)) return {"parallel", fmt::format("{} is true", key)};
+  static constexpr FlagKey keys[] = {"use_parallel_residual", "parallel_attn", "parallel_residual"};
+  for (const FlagKey key : keys)
+    if (s.config.flag(key) == Said::yes) return {"parallel", fmt::format("{} is true", key.flag->key)};
+  for (const FlagKey key : keys)
+    if (s.config.flag(key) == Said::unclear) return unclear(s, key);
   // Where a norm stands is the code's own matter: MiniMax and ChatGLM-6B have Llama's two names and take the
   // skip after the norm. Only those that are a Llama in every name are taken for one.
   const auto module = [&](std::string_view m) { return s.map.has_module(m); };
@@ -174,8 +192,10 @@ struct TieClaim {
 
 TieClaim tie_claim(const Subject& s) {
   if (s.spec) return {true, s.spec->tied_embeddings, "the spec"};
-  if (const auto flag = s.config.flag("tie_word_embeddings"))
-    return {true, flag.value_or(false), fmt::format("tie_word_embeddings in {}", s.config_said())};
+  const Said said = s.config.flag("tie_word_embeddings");
+  if (said == Said::unclear) return {};
+  if (said != Said::nothing)
+    return {true, said == Said::yes, fmt::format("tie_word_embeddings in {}", s.config_said())};
   if (s.arch && s.config)
     return {true, s.arch->tied,
             fmt::format("the default of {}, which {} leaves as it is,", s.arch->model_type, s.config_said())};
@@ -214,7 +234,7 @@ Answer placement_of(Subject& s) {
   if (answer.value == "unknown")
     answer = s.arch ? placement_by_rule(s, norms) : placement_of_unknown(s, norms);
   if (!norms.empty()) warn_if_config_differs(s, answer);
-  if (s.flag_or("apply_residual_connection_post_layernorm", false))
+  if (s.config.flag("apply_residual_connection_post_layernorm") == Said::yes)
     s.warnings.push_back(
         "apply_residual_connection_post_layernorm is true: the skip is taken after the norm, so that no "
         "identity path runs through the stack.");
@@ -257,16 +277,19 @@ Answer final_norm_of(Subject& s) {
   if (s.complete && s.map.has(Part::norm))
     return {"false", "the layers have norms, and no tensor outside of them is one"};
   // OPT's config says it when its norms have no parameters.
-  const bool opt_without =
-      s.arch && s.arch->placement == PlacementRule::opt && !s.flag_or("layer_norm_elementwise_affine", true);
+  const bool opt_without = s.arch && s.arch->placement == PlacementRule::opt &&
+                           s.config.flag("layer_norm_elementwise_affine") == Said::no;
   if (s.complete && s.map.n_layer > 0 && !opt_without)
     return {"unknown", "no tensor is known as a norm; a norm without parameters leaves none"};
   if (!s.arch || !s.config)
     return {"unknown", s.map.n_layer > 0 ? "not all tensors are in sight" : "no tensors of layers are known"};
   if (s.arch->placement == PlacementRule::opt) {
-    const bool has_it =
-        s.flag_or("do_layer_norm_before", true) && !s.flag_or("_remove_final_layer_norm", false);
-    return {has_it ? "true" : "false",
+    const Said before = s.flag_or("do_layer_norm_before", true),
+               removed = s.flag_or("_remove_final_layer_norm", false);
+    const bool has_none = before == Said::no || removed == Said::yes;
+    if (!has_none && before == Said::unclear) return unclear(s, "do_layer_norm_before");
+    if (!has_none && removed == Said::unclear) return unclear(s, "_remove_final_layer_norm");
+    return {has_none ? "false" : "true",
             "OPT has one when do_layer_norm_before is true and _remove_final_layer_norm is not"};
   }
   return {"true", fmt::format("{}'s own code has one", s.arch->model_type)};
@@ -290,11 +313,11 @@ Answer position_of(Subject& s) {
   if (expected == "learned" && s.complete && s.map.n_layer > 0)
     return {"unknown", fmt::format("{} has a position table, but there is no such tensor", s.architecture)};
   if (!expected.empty()) return {std::string(expected), fmt::format("{}'s own code", s.arch->model_type)};
-  if (s.config.flag("alibi")) {
-    if (*s.config.flag("alibi")) return {"alibi", "alibi is true"};
-    if (s.arch)
-      return {"rope", fmt::format("alibi is false, and {} has rotary positions then", s.arch->model_type)};
-  }
+  const Said alibi = s.config.flag("alibi");
+  if (alibi == Said::unclear) return unclear(s, "alibi");
+  if (alibi == Said::yes) return {"alibi", "alibi is true"};
+  if (alibi == Said::no && s.arch)
+    return {"rope", fmt::format("alibi is false, and {} has rotary positions then", s.arch->model_type)};
   if (s.arch && s.config)
     return {"rope", fmt::format("{} has rotary positions unless alibi is true", s.arch->model_type)};
   if (const SourceTensor* t = s.map.find(Part::rope_frequency))
@@ -339,6 +362,9 @@ Answer attention_of(const Subject& s) {
         fmt::format("{}: {} key heads for {} query heads", s.config_said(), *s.n_kv_head, *s.n_head);
     return {*s.n_kv_head == *s.n_head ? "mha" : *s.n_kv_head == 1 ? "mqa" : "gqa", heads};
   }
+  if (s.arch && s.arch->kv == KvRule::falcon)
+    for (const FlagKey key : {FlagKey("new_decoder_architecture"), FlagKey("multi_query")})
+      if (s.config.flag(key) == Said::unclear) return unclear(s, key);
   return {"unknown", s.has_tensors ? "no tensors are known as query and key projections"
                                    : "the config does not say how many key heads there are"};
 }
@@ -379,13 +405,15 @@ Answer qk_norm_of(const Subject& s) {
             what + (all ? ": over all heads together" : ": one gain for every head")};
   }
   if (!s.arch) return {"unknown", "no tensor is a norm of queries; one without gains leaves none"};
-  const bool set = s.flag_or("qk_layernorm", false);
+  const Said set = s.flag_or("qk_layernorm", false);
   if (s.arch->qk == QkRule::none) return {"none", fmt::format("{}'s own code has none", s.arch->model_type)};
   if (s.complete && s.map.n_layer > 0) return {"none", "no tensor is a norm of queries or keys"};
-  if (s.arch->qk == QkRule::layer_if_set)
-    return s.config
-               ? Answer{set ? "layer" : "none", set ? "qk_layernorm is true" : "qk_layernorm is not true"}
-               : Answer{};
+  if (s.arch->qk == QkRule::layer_if_set) {
+    if (!s.config) return {};
+    if (set == Said::unclear) return unclear(s, "qk_layernorm");
+    return set == Said::yes ? Answer{"layer", "qk_layernorm is true"}
+                            : Answer{"none", "qk_layernorm is not true"};
+  }
   return {s.arch->qk == QkRule::rms ? "rms" : "rms_all", fmt::format("{}'s own code", s.arch->model_type)};
 }
 
@@ -395,6 +423,8 @@ Answer tied_of(Subject& s) {
   if (embed && head && embed->unread.empty() && head->unread.empty() &&
       (embed->shape != head->shape || is_stored_transposed(*embed) == is_stored_transposed(*head)))
     return compare_head(s, *embed, *head, claim);
+  if (!claim.made && s.config.flag("tie_word_embeddings") == Said::unclear)
+    return unclear(s, "tie_word_embeddings");
   if (!claim.made && head)
     return {"unknown",
             !embed ? "no tensor is known as the embedding"

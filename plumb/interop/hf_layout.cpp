@@ -287,12 +287,20 @@ std::optional<HfConfig::Real> HfConfig::eps() const {
 }
 std::optional<HfConfig::Real> HfConfig::init_std() const { return real({"initializer_range", "init_std"}); }
 
-std::optional<bool> HfConfig::flag(std::string_view key) const {
-  const Json* v = config_.find(key);
-  if (v && v->is_bool()) return v->as_bool(key);
-  if (v && v->is_int() && (v->as_int(key) == 0 || v->as_int(key) == 1))
-    return v->as_int(key) == 1;  // as Python takes them
-  return {};
+Said HfConfig::flag(const ConfigFlag& flag) const {
+  const Json* v = config_.find(flag.key);
+  if (!v) return Said::nothing;
+  if (v->is_bool()) return v->as_bool(flag.key) ? Said::yes : Said::no;
+  if (v->is_int() && (v->as_int(flag.key) == 0 || v->as_int(flag.key) == 1))
+    return v->as_int(flag.key) == 1 ? Said::yes : Said::no;  // as Python takes them
+  return v->is_null() && flag.null_is_no ? Said::no : Said::unclear;
+}
+
+std::vector<std::string> HfConfig::unclear_flags() const {
+  std::vector<std::string> keys;
+  for (const ConfigFlag& f : config_flags)
+    if (flag(f) == Said::unclear) keys.emplace_back(f.key);
+  return keys;
 }
 
 std::optional<std::string> HfConfig::text(std::string_view key) const {

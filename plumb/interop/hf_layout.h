@@ -2,11 +2,13 @@
 // architecture. The rows are read off the modelling files of transformers 4.x
 // (src/transformers/models/<model_type>).
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "plumb/base/json.h"
 #include "plumb/interop/tensor_names.h"
@@ -92,6 +94,41 @@ bool has_conv1d(const TensorMap& map);
 /// names of their own can be found: llama, mistral, qwen2 and gemma share theirs.
 const Architecture* architecture_of_names(const TensorMap& map);
 
+struct ConfigFlag {
+  std::string_view key;
+  /// Python takes null for false, people for "not set". Where the class's default is false, too, both say no.
+  bool null_is_no = false;
+};
+
+/// Every flag of a config that is asked for.
+inline constexpr ConfigFlag config_flags[] = {{"_remove_final_layer_norm", true},
+                                              {"alibi", true},
+                                              {"apply_residual_connection_post_layernorm", true},
+                                              {"do_layer_norm_before"},
+                                              {"layer_norm_elementwise_affine"},
+                                              {"multi_query"},
+                                              {"new_decoder_architecture"},
+                                              {"parallel_attn"},
+                                              {"parallel_residual"},
+                                              {"qk_layernorm", true},
+                                              {"scale_attn_by_inverse_layer_idx", true},
+                                              {"scale_attn_weights"},
+                                              {"tie_word_embeddings"},
+                                              {"use_bidirectional_attention", true},
+                                              {"use_parallel_residual"},
+                                              {"use_sliding_window", true}};
+
+/// The key of one of `config_flags`; another does not compile.
+struct FlagKey {
+  consteval FlagKey(const char* key) : flag(std::ranges::find(config_flags, key, &ConfigFlag::key)) {
+    if (flag == std::end(config_flags)) throw "no flag of config_flags";
+  }
+  const ConfigFlag* flag;
+};
+
+/// What a config says of a flag. `unclear`: the key is there, and its value is neither true nor false.
+enum class Said : std::uint8_t { nothing, no, yes, unclear };
+
 /// A config with the several names that its keys have.
 class HfConfig {
  public:
@@ -118,7 +155,9 @@ class HfConfig {
     double value;
   };
   std::optional<Real> eps() const, init_std() const;
-  std::optional<bool> flag(std::string_view key) const;
+  Said flag(FlagKey key) const { return flag(*key.flag); }
+  /// The keys of all flags that are unclear, whoever asks for them.
+  std::vector<std::string> unclear_flags() const;
   std::optional<std::string> text(std::string_view key) const;
   /// The first of the activation keys that is a text.
   std::optional<std::pair<std::string, std::string>> activation() const;
@@ -128,6 +167,7 @@ class HfConfig {
  private:
   std::optional<Number> integer(std::initializer_list<std::string_view> keys) const;
   std::optional<Real> real(std::initializer_list<std::string_view> keys) const;
+  Said flag(const ConfigFlag& flag) const;
   Json config_;
 };
 

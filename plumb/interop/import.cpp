@@ -34,30 +34,28 @@ std::int64_t whole(const Json& object, std::string_view key, std::int64_t otherw
   return v->as_int(key);
 }
 
-// A flag that is neither true nor false would be read as absent, and the model would be another.
+// Read as absent, such a flag would make another model.
 void refuse_unclear_flags(const Subject& s) {
-  for (const char* key : {"alibi", "do_layer_norm_before", "layer_norm_elementwise_affine", "multi_query",
-                          "new_decoder_architecture", "parallel_attn", "qk_layernorm",
-                          "use_parallel_residual", "use_sliding_window"})
-    if (s.config.json().find(key) && !s.config.flag(key))
-      bad_input("{}: {} in {} is neither true nor false; correct it there", s.source.name, key,
-                s.config_said());
+  for (const std::string& key : s.config.unclear_flags())
+    bad_input("{}: {} in {} is neither true nor false; correct it there", s.source.name, key,
+              s.config_said());
 }
 
 // What changes the function that a model is, and has no part here.
 void refuse_other_functions(const Subject& s) {
   struct Flag {
-    const char* key;
+    FlagKey key;
     bool harmless;
   };
-  for (const Flag& f : {Flag{"apply_residual_connection_post_layernorm", false},
-                        {"scale_attn_by_inverse_layer_idx", false},
-                        {"scale_attn_weights", true},
-                        {"use_bidirectional_attention", false},
-                        {"_remove_final_layer_norm", false}})
-    if (s.flag_or(f.key, f.harmless) != f.harmless)
-      bad_input("{}: {} = {} in {} has no place in plumb's decoder", s.source.name, f.key, !f.harmless,
-                s.config_said());
+  static constexpr Flag flags[] = {{"apply_residual_connection_post_layernorm", false},
+                                   {"scale_attn_by_inverse_layer_idx", false},
+                                   {"scale_attn_weights", true},
+                                   {"use_bidirectional_attention", false},
+                                   {"_remove_final_layer_norm", false}};
+  for (const Flag& f : flags)
+    if (s.flag_or(f.key, f.harmless) != (f.harmless ? Said::yes : Said::no))
+      bad_input("{}: {} = {} in {} has no place in plumb's decoder", s.source.name, f.key.flag->key,
+                !f.harmless, s.config_said());
   if (s.map.has(Part::project_in) != s.map.has(Part::project_out))
     bad_input("{}: only one of the projections into and out of the layers is there", s.source.name);
   struct Owned {
@@ -131,7 +129,7 @@ void read_window(const Subject& s, const Json& config, DecoderSpec& d) {
   auto& a = d.attention;
   if (s.arch->window < 0) return;
   const Json* said = config.find("sliding_window");
-  if (s.flag_or("use_sliding_window", !s.arch->window_needs_flag))
+  if (s.flag_or("use_sliding_window", !s.arch->window_needs_flag) == Said::yes)
     a.window = said && said->is_null() ? 0 : whole(config, "sliding_window", s.arch->window);
   // Of Qwen: the layers from this one on.
   const auto from = s.config.size("max_window_layers");
@@ -188,7 +186,8 @@ DecoderSpec spec_of_config(Subject& s, const Json& config) {
     return t.name.part == Part::q_norm && t.name.module == "0";
   });
   if (d.attention.qk_norm == "layer" && of_heads) d.attention.qk_norm = "layer_heads";
-  if (d.attention.qk_norm == "none" && arch.qk == QkRule::layer_if_set && s.flag_or("qk_layernorm", false))
+  if (d.attention.qk_norm == "none" && arch.qk == QkRule::layer_if_set &&
+      s.flag_or("qk_layernorm", false) == Said::yes)
     bad_input("{}: {} has qk_layernorm = true, but there is no norm of queries and keys", s.source.name,
               s.config_said());
   if (d.attention.qk_norm == "none" && (arch.qk == QkRule::rms || arch.qk == QkRule::rms_all))

@@ -37,7 +37,8 @@ Json details_of(const Subject& s) {
       v = text->find(key);
     if (v && !v->is_null()) d[key] = *v;
   }
-  if (s.config.flag("use_sliding_window") == false && d.find("sliding_window")) d["sliding_window"] = Json();
+  if (s.config.flag("use_sliding_window") == Said::no && d.find("sliding_window"))
+    d["sliding_window"] = Json();
   return d;
 }
 
@@ -145,6 +146,14 @@ void warn_of_layers(const Subject& s, Inspection& i) {
                     some_of(unlike), reference, unlike.front(), example));
 }
 
+void warn_of_flags(const Subject& s, Inspection& i) {
+  for (const std::string& key : s.config.unclear_flags())
+    i.warnings.push_back(
+        fmt::format("{} in {} is neither true nor false: answers that only it decides are unknown; write "
+                    "true or false there.",
+                    key, s.config_said()));
+}
+
 // What the architecture's code or its config asks for and no tensor is.
 void warn_of_absent(const Subject& s, Inspection& i) {
   if (s.n_head && s.n_kv_head && *s.n_kv_head > 0 && *s.n_head % *s.n_kv_head != 0)
@@ -161,7 +170,7 @@ void warn_of_absent(const Subject& s, Inspection& i) {
   if (qk != QkRule::layer_if_set)
     i.warnings.push_back(fmt::format("{} normalises queries and keys, but no tensor is a gain of theirs.",
                                      s.arch->model_type));
-  else if (s.flag_or("qk_layernorm", false))
+  else if (s.config.flag("qk_layernorm") == Said::yes)
     i.warnings.push_back(fmt::format(
         "{} has qk_layernorm = true, but no tensor is a norm of queries or keys.", s.config_said()));
 }
@@ -313,6 +322,7 @@ Inspection inspect(const CheckpointSource& source, const InspectOptions& options
 
   i.warnings = s.warnings;
   i.notes = source.notes;
+  warn_of_flags(s, i);
   warn_of_norms(s, i);
   warn_of_ends(s, i);
   warn_of_layers(s, i);

@@ -59,9 +59,11 @@ Size kv_heads_of_config(const Subject& s) {
   }
   // Falcon's keys count only in the new architecture; the first Falcons have one key head, or as many as
   // query heads.
-  const bool grouped = s.flag_or("new_decoder_architecture", s.config.model_type() == "RefinedWeb");
-  if (!grouped && s.flag_or("multi_query", true)) return s.config ? Size(1) : std::nullopt;
-  return kv ? kv : heads;
+  const Said grouped = s.flag_or("new_decoder_architecture", s.config.model_type() == "RefinedWeb"),
+             one = s.flag_or("multi_query", true);
+  if (grouped == Said::yes || one == Said::no) return kv ? kv : heads;
+  if (grouped == Said::unclear || one == Said::unclear) return {};
+  return s.config ? Size(1) : std::nullopt;
 }
 
 void read_config_sizes(Subject& s) {
@@ -147,6 +149,11 @@ Subject::Subject(const CheckpointSource& from) : source(from), map(map_tensors(f
   }
   read_config_sizes(*this);
   if (has_tensors) read_tensor_sizes(*this);
+}
+
+Said Subject::flag_or(FlagKey key, bool otherwise) const {
+  const Said said = config.flag(key);
+  return said != Said::nothing ? said : otherwise ? Said::yes : Said::no;
 }
 
 bool Subject::has_latent_attention() const {

@@ -39,8 +39,8 @@ struct Subject {
   bool has_latent_attention() const;
   /// "config.json", as the reader knows it.
   std::string config_said() const;
-  /// The config's `key`, or the default that the architecture has where there is a config without the key.
-  bool flag_or(std::string_view key, bool otherwise) const { return config.flag(key).value_or(otherwise); }
+  /// The config's `key`: no, yes or unclear; without the key the default that the architecture has.
+  Said flag_or(FlagKey key, bool otherwise) const;
 };
 
 }  // namespace plumb
