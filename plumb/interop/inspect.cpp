@@ -206,22 +206,32 @@ void warn_of_values(Inspection& i) {
   if (!bad.empty()) i.warnings.push_back(fmt::format("Weights that are NaN or infinite: {}.", some_of(bad)));
 }
 
+// plumb knows how it drew these; the weights, which may be trained, only bear witness.
+Answer scaled_init_of_spec(const DecoderSpec::InitRule& rule, const InitCheck& check) {
+  using V = InitCheck::Verdict;
+  const bool yes = rule.scheme == "gpt2" && rule.residual_scale;
+  const bool contradict = check.verdict == (yes ? V::plain : V::scaled);
+  return {yes ? "yes" : "no",
+          "the spec in the checkpoint's metadata says so" +
+              (check.because.empty() ? ""
+               : contradict          ? "; the weights by themselves contradict it: " + check.because
+                                     : "; the weights by themselves: " + check.because)};
+}
+
 Answer scaled_init_of(const Subject& s, const Inspection& i) {
   using V = InitCheck::Verdict;
   InitCheck check;
   if (i.measured && s.n_layer) check = check_init(i.weights, *s.n_layer);
+  if (s.spec && (s.spec->init.scheme == "gpt2" || s.spec->init.scheme == "normal"))
+    return scaled_init_of_spec(s.spec->init, check);
   if (check.verdict == V::scaled) return {"yes", check.because};
   if (check.verdict == V::plain) return {"no", check.because};
   // An architecture's own code says how a model is drawn, and these weights were set or drawn otherwise.
   if (!s.spec && (check.verdict == V::set || check.verdict == V::other)) return {"unknown", check.because};
   const std::string weights = check.because.empty() ? "" : "; the weights by themselves: " + check.because;
-  if (s.spec) {
-    const bool yes = s.spec->init.scheme == "gpt2" && s.spec->init.residual_scale;
-    if (yes || s.spec->init.scheme == "gpt2" || s.spec->init.scheme == "normal")
-      return {yes ? "yes" : "no", "the spec in the checkpoint's metadata says so" + weights};
+  if (s.spec)
     return {"unknown",
             fmt::format("init.scheme \"{}\" has a rule of its own{}", s.spec->init.scheme, weights)};
-  }
   if (s.arch && s.arch->scaled_init)
     return {"yes",
             fmt::format("{}'s own code draws what writes to the residual stream with 1/sqrt(2 n_layer){}",

@@ -4,12 +4,13 @@ import array
 import json
 import pathlib
 import random
+import struct
 import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import tiny_checkpoints as tiny  # noqa: E402
-from inspecting import InAFolder, case, inspect, normal  # noqa: E402
+from inspecting import InAFolder, case, inspect, normal, run  # noqa: E402
 
 
 class ScaledInit(InAFolder):
@@ -98,6 +99,26 @@ class ScaledInit(InAFolder):
         answer, because = self.gpt2(lambda name, shape, values: array.array("f", [v * f for f in (stds.uniform(1, 5),) for v in values]))
         self.assertEqual(answer, "yes", because)
         self.assertIn("gpt2's own code", because)
+
+    def test_of_our_own_run_the_spec_decides_whatever_the_weights_look_like(self):
+        small = ("model.n_layer=2", "model.d_model=32", "model.n_head=2", "model.d_ff=32", "model.block_size=16", "data.corpus=LICENSE", "train.steps=1")
+        done = run("train", *(s for pair in small for s in ("--set", pair)), "--out", self.folder / "run")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        file = self.folder / "run" / "checkpoint-0.safetensors"
+        answer = inspect(file)
+        self.assertEqual(answer["scaled_init"], "yes")
+        self.assertNotIn("contradict", answer["evidence"]["scaled_init"])
+        data = bytearray(file.read_bytes())
+        start = 8 + struct.unpack("<Q", data[:8])[0]
+        for name, entry in json.loads(data[8:start]).items():
+            if name.startswith("blocks.") and name.endswith(("attn.o.weight", "ffn.out.weight")):
+                begin, end = (start + at for at in entry["data_offsets"])
+                values = array.array("f", bytes(data[begin:end]))
+                data[begin:end] = array.array("f", [v * 2 for v in values]).tobytes()  # sqrt(2 n_layer)
+        (self.folder / "changed.safetensors").write_bytes(data)
+        answer = inspect(self.folder / "changed.safetensors")
+        self.assertEqual(answer["scaled_init"], "yes")
+        self.assertIn("says so; the weights by themselves contradict it", answer["evidence"]["scaled_init"])
 
     def test_trained_weights_tell_nothing(self):
         rng = random.Random(5)
