@@ -8,6 +8,7 @@
 
 #include "plumb/base/text.h"
 #include "plumb/interop/init_check.h"
+#include "plumb/interop/part_warnings.h"
 
 namespace plumb {
 namespace {
@@ -152,27 +153,6 @@ void warn_of_flags(const Subject& s, Inspection& i) {
         fmt::format("{} in {} is neither true nor false: answers that only it decides are unknown; write "
                     "true or false there.",
                     key, s.config_said()));
-}
-
-// What the architecture's code or its config asks for and no tensor is.
-void warn_of_absent(const Subject& s, Inspection& i) {
-  if (s.n_head && s.n_kv_head && *s.n_kv_head > 0 && *s.n_head % *s.n_kv_head != 0)
-    i.warnings.push_back(fmt::format(
-        "{} heads of queries cannot be shared out evenly among {} heads of keys: one of the two is wrong.",
-        *s.n_head, *s.n_kv_head));
-  if (!s.arch || !s.complete || s.map.n_layer == 0) return;
-  const bool experts = s.map.has(Part::router) || s.map.find_expert() != nullptr;
-  if (s.arch->gated && !experts && s.map.has(Part::up) && !s.map.has(Part::gate) && !s.map.has(Part::gate_up))
-    i.warnings.push_back(
-        fmt::format("{} has a gate in its feed-forward networks, but no tensor is one.", s.arch->model_type));
-  const QkRule qk = s.arch->qk;
-  if (s.map.has(Part::q_norm) || qk == QkRule::none) return;
-  if (qk != QkRule::layer_if_set)
-    i.warnings.push_back(fmt::format("{} normalises queries and keys, but no tensor is a gain of theirs.",
-                                     s.arch->model_type));
-  else if (s.config.flag("qk_layernorm") == Said::yes)
-    i.warnings.push_back(fmt::format(
-        "{} has qk_layernorm = true, but no tensor is a norm of queries or keys.", s.config_said()));
 }
 
 void warn_of_names(const Subject& s, Inspection& i) {
@@ -336,7 +316,7 @@ Inspection inspect(const CheckpointSource& source, const InspectOptions& options
   warn_of_norms(s, i);
   warn_of_ends(s, i);
   warn_of_layers(s, i);
-  warn_of_absent(s, i);
+  for (std::string& warning : part_warnings(s)) i.warnings.push_back(std::move(warning));
   warn_of_names(s, i);
   warn_of_unread(s, i);
   warn_of_values(i);

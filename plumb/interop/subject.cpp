@@ -8,9 +8,6 @@ namespace {
 
 using Size = std::optional<std::int64_t>;
 
-// Bytes with two weights of four bits each have another shape than the matrix that they stand for.
-bool is_packed(const SourceTensor& t) { return t.type == StoredType::u8 || t.unread.ends_with("_x2"); }
-
 bool is_matrix(const SourceTensor* t) {
   return t != nullptr && t->shape.size() == 2 && t->size() > 0 && !is_packed(*t);
 }
@@ -118,8 +115,10 @@ void read_tensor_sizes(Subject& s) {
   } else if (is_matrix(embed) && !s.map.has(Part::project_in)) {
     settle(s, s.d_model, embed->shape[1], "d_model", embed->name);
   }
+  // Where the code takes d_head from the config, a gain of another size is a fault and no size.
+  const bool by_config = s.arch && s.arch->qk == QkRule::layer_if_set && s.d_head;
   if (const SourceTensor* gain = s.map.find(Part::q_norm);
-      gain && gain->shape.size() == 1 && s.q_width && gain->shape[0] != *s.q_width)
+      gain && !by_config && gain->shape.size() == 1 && s.q_width && gain->shape[0] != *s.q_width)
     settle(s, s.d_head, gain->shape[0], "d_head", gain->name);
   // Whoever the author is, the heads share the query channels.
   if (!s.d_head && s.q_width && s.n_head && *s.n_head > 0 && *s.q_width % *s.n_head == 0)
@@ -137,6 +136,8 @@ void read_tensor_sizes(Subject& s) {
 }
 
 }  // namespace
+
+bool is_packed(const SourceTensor& t) { return t.type == StoredType::u8 || t.unread.ends_with("_x2"); }
 
 Subject::Subject(const CheckpointSource& from) : source(from), map(map_tensors(from)), config(from.config) {
   has_tensors = !map.tensors.empty();

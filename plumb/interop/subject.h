@@ -43,4 +43,7 @@ struct Subject {
   Said flag_or(FlagKey key, bool otherwise) const;
 };
 
+/// Bytes with two weights of four bits each have another shape than the matrix that they stand for.
+bool is_packed(const SourceTensor& t);
+
 }  // namespace plumb
