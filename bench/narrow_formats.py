@@ -79,6 +79,7 @@ def sum_of_binary():
 def attention_settings():
     """section.key=value of every setting of [model.attention] that is a name or a flag, as `plumb config` prints them."""
     section = asked("config").partition("[model.attention]")[2].partition("\n[")[0]
+    section = re.sub(r"\n +# +", " ", section)  # a comment of several lines
     for key, default, choices in re.findall(r"^# (\w+) = *(\S*) +#.*?(?:\((\w+(?:, \w+)*)\))?$", section, re.MULTILINE):
         flip = {"true": ["false"], "false": ["true"]}.get(default, [])
         if key != "kind":

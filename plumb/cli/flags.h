@@ -79,6 +79,7 @@ int eval_command(const Flags&);
 int profile_command(const Flags&);
 int inspect_command(const Flags&);
 int compare_command(const Flags&);
+int doctor_command(const Flags&);
 int runs_command(const Flags&);
 int init_command(const Flags&);
 int check_command(const Flags&);

@@ -4,7 +4,6 @@
 #include <fstream>
 
 #include "plumb/base/error.h"
-#include "plumb/base/text.h"
 #include "plumb/cli/flags.h"
 #include "plumb/cli/say.h"
 
@@ -17,6 +16,7 @@ void refuse_misplaced(const std::string& path, const std::string& command) {
   if (path.ends_with(".toml"))
     bad_input("{} is a config; `plumb {}` reads a model; look at the config's with `plumb profile {}`", path,
               command, path);
+  const bool called_text = path.ends_with(".txt") || path.ends_with(".md");
   std::string start(4096, '\0');
   std::ifstream file(path, std::ios::binary);
   file.read(start.data(), static_cast<std::streamsize>(start.size()));
@@ -26,13 +26,7 @@ void refuse_misplaced(const std::string& path, const std::string& command) {
     bad_input("{} is a trace; `plumb compare {} OTHER` reads it; for `plumb {}` name the run's folder{}",
               path, path, command, folder.empty() ? "" : ", " + folder);
   }
-  // The last character may be cut in two; a length, an archive and a pickle have bytes that no text has.
-  const auto bad = bad_utf8_offset(start);
-  const bool text = !start.empty() && start[0] != '{' && (!bad || *bad + 4 > start.size()) &&
-                    std::ranges::none_of(start, [](char c) {
-                      return c >= 0 && c < ' ' && c != '\n' && c != '\r' && c != '\t';
-                    });
-  if (text)
+  if (called_text)
     bad_input(
         "{} is a text; train on it with `plumb train --set data.corpus={}`, or name a model for `plumb {}`",
         path, path, command);

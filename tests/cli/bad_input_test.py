@@ -168,7 +168,7 @@ CASES = [
      '{dir}/a.toml is a config; `plumb inspect` reads a model; look at the config\'s with `plumb profile {dir}/a.toml`'),
     ('params {dir}/run/trace.jsonl',
      '{dir}/run/trace.jsonl is a trace or a log, and no config; `plumb compare {dir}/run/trace.jsonl OTHER` reads it'),
-    ('explain foo', "no component is called 'foo'; `plumb explain` lists them"),
+    ('explain foo', "no component or cause is called 'foo'; `plumb explain` lists them"),
     ('train --set train.batch=3', "unknown key 'train.batch' (--set); did you mean 'train.batch_size'?"),
     ('profile {dir}/run {dir}/run', 'name one config, run or checkpoint: `plumb profile runs/…`'),
     ('compare {dir}/run', 'name at least two runs: `plumb compare runs/a runs/b`'),
@@ -200,11 +200,11 @@ CASES = [
      "there is no corpus '{dir}/none.txt': neither a file nor a known name (embedded, tang, tang-full); correct "
      'data.corpus'),
     ('',
-     'name a command: init, train, resume, sample, eval, profile, inspect, compare, runs, params, check, explain, bench, corpus, config; '
+     'name a command: init, train, resume, sample, eval, profile, inspect, compare, doctor, runs, params, check, explain, bench, corpus, config; '
      '`plumb --help` says what each does'),
     ('trian',
      "unknown command 'trian'; did you mean 'train'? known: init, train, resume, sample, eval, profile, "
-     'inspect, compare, runs, params, check, explain, bench, corpus, config'),
+     'inspect, compare, doctor, runs, params, check, explain, bench, corpus, config'),
     ('train --no-such-flag', 'The following argument was not expected: --no-such-flag; `plumb train --help` shows what there is'),
     ('train --out', '--out: 1 required TEXT missing; `plumb train --help` shows what there is'),
 ]

@@ -1,0 +1,56 @@
+// layer_unused: a sub-layer whose removal changes nothing.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "plumb/doctor/doctor.h"
+
+namespace plumb {
+namespace {
+namespace layer_unused_cause {
+
+constexpr double least = 0.1;
+
+// Attention is held against attention, the feed-forward against itself.
+double middle_like(const std::vector<double>& write, std::size_t i) {
+  std::vector<double> alike;
+  for (std::size_t k = i % 2; k < write.size(); k += 2) alike.push_back(write[k]);
+  return middle(alike);
+}
+
+std::optional<Finding> look(const Evidence& e) {
+  const std::string placement = e.text("model.placement");
+  if (placement == "sandwich" || placement == "post_branch") return {};
+  const auto write = e.numbers("write_over_branch");
+  for (std::size_t i = 0; i < write.size(); ++i) {
+    const double usual = middle_like(write, i);
+    if (!(write[i] < least * usual)) continue;
+    return Finding{.where = sublayer(i),
+                   .confidence = 0.9,
+                   .why = fmt::format("Of its branch {} writes {:.2g} times the share that the others do.",
+                                      sublayer(i), write[i] / usual),
+                   .clues = {{"write_over_branch", write[i], least * usual, 0}}};
+  }
+  return {};
+}
+
+}  // namespace layer_unused_cause
+}  // namespace
+
+namespace entries::doctor {
+extern constexpr DoctorEntry layer_unused = {
+    .name = "layer_unused",
+    .what = "a sub-layer whose removal changes nothing",
+    .symptom = "A block could be taken out.",
+    .test =
+        "What is written of a branch's output is below a tenth of what it is in the other blocks, before "
+        "training (plain placements: where a norm stands behind a branch its output has another size).",
+    .alike = "All writes are 0 at the start of ReZero, SkipInit or zero_last: none stands out.",
+    .mend = "Look at what multiplies that block's write.",
+    .needs = "write_over_branch",
+    .explains = "",
+    .look = layer_unused_cause::look,
+};
+}  // namespace entries::doctor
+
+}  // namespace plumb

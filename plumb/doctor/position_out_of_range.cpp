@@ -1,0 +1,38 @@
+// position_out_of_range: positions past the end of the trained range.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "plumb/doctor/doctor.h"
+
+namespace plumb {
+namespace {
+namespace position_out_of_range_cause {
+
+std::optional<Finding> look(const Evidence& e) {
+  const auto tail = e.number("position_tail");
+  if (!tail || !(*tail >= 2) || e.number("position_step").value_or(1) >= 2) return {};
+  return Finding{.where = "the position code",
+                 .confidence = 0.93,
+                 .why = fmt::format("The last {:.0f} positions are told as one.", *tail),
+                 .clues = {{"position_tail", *tail, 1, 0}}};
+}
+
+}  // namespace position_out_of_range_cause
+}  // namespace
+
+namespace entries::doctor {
+extern constexpr DoctorEntry position_out_of_range = {
+    .name = "position_out_of_range",
+    .what = "positions past the end of the trained range",
+    .symptom = "The loss rises at the end of long sequences.",
+    .test = "With one token everywhere, several positions at the end are told the same.",
+    .alike = "position_precision repeats neighbours everywhere.",
+    .mend = "A table as long as the longest sequence, or a code that extends.",
+    .needs = "position_tail",
+    .explains = "",
+    .look = position_out_of_range_cause::look,
+};
+}  // namespace entries::doctor
+
+}  // namespace plumb

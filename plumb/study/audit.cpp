@@ -1,0 +1,85 @@
+#include "plumb/study/audit.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "plumb/base/error.h"
+#include "plumb/version.h"
+
+namespace plumb {
+namespace {
+
+// What a diagnosis may read of a config: not what was made wrong on purpose.
+Json config_without_faults(const Config& resolved) {
+  Config plain = resolved;
+  plain.fault = {};
+  return config_to_json(plain);
+}
+
+}  // namespace
+
+double rms(View<const float> v) {
+  double squares = 0;
+  for (std::int64_t i = 0; i < v.rows; ++i)
+    for (std::int64_t j = 0; j < v.cols; ++j)
+      squares += static_cast<double>(v.row(i)[j]) * static_cast<double>(v.row(i)[j]);
+  return v.size() > 0 ? std::sqrt(squares / static_cast<double>(v.size())) : 0;
+}
+
+double rms(const Grid<float>& g) { return rms(View<const float>{g.data.data(), g.rows, g.cols, g.cols}); }
+
+std::string block_point(std::int64_t layer, std::string_view end) {
+  return fmt::format("blocks.{}{}", layer, end);
+}
+
+Trace audit(const Config& config, const Components& components, const Corpus& corpus, const AuditOptions& o) {
+  const auto stage = [&](std::string_view what) {
+    if (o.interrupted && o.interrupted()) throw Error("interrupted; nothing was written", 130);
+    if (o.progress) o.progress(what);
+  };
+  stage("building the model");
+  Patient p(config, components, corpus);
+  Trace t;
+  t.header = {fmt::format("plumb {} audit", kVersion), config_without_faults(p.config)};
+  FactSheet facts(t);
+  facts.add("n_layer", p.spec.n_layer);
+  const Baselines& b = p.feed.baselines();
+  facts.add("baseline_uniform", b.uniform);
+  facts.add("baseline_unigram", b.unigram);
+  facts.add("baseline_bigram", b.bigram);
+  if (p.feed.floor()) facts.add("floor", *p.feed.floor());
+
+  stage("one step, forward and back");
+  const Seen base = p.pass_back();
+  StepRow row;
+  row.values = {{"loss", base.loss.cross_entropy / p.faults.loss_factor}, {"grad_norm", base.grad_norm}};
+  p.probe(row);
+  t.steps.push_back(row);
+  if (!std::isfinite(base.loss.loss) || !std::isfinite(base.grad_norm))
+    facts.add("non_finite", fmt::format("the first tensor that is not finite is {}", p.first_non_finite()));
+  audit_weights(p, base, facts);
+  audit_update(p, facts);  // reads the gradients of that pass
+  stage("the residual stream");
+  audit_paths(p, facts);
+  stage("the norms");
+  audit_norms(p, facts);
+  stage("attention and positions");
+  audit_attention(p, facts);
+  audit_positions(p, facts);
+  stage("the head and the loss");
+  audit_ends(p, base, facts);
+  stage("the data");
+  audit_data(p, facts);
+  if (o.ramp) {
+    stage("a short training with a growing learning rate");
+    audit_ramp(p, facts, o.interrupted);
+  }
+  if (o.resume) {
+    stage("a run that is interrupted and resumed");
+    audit_resume(p, facts, o.interrupted);
+  }
+  return t;
+}
+
+}  // namespace plumb

@@ -1,0 +1,138 @@
+// The residual path: what a sub-layer's output is made of.
+//
+// Of each sub-layer the stream behind it is fitted, by least squares over all elements, with the stream before it, its
+// write, and both of what a norm would make of them:  after = a before + b write + c N(before) + d N(before + write).
+// Plain addition gives (1, 1, 0, 0), a missing skip (0, 1, 0, 0), a skip behind the norm (0, 1, 1, 0), Post-LN
+// (0, 0, 0, 1). Where the four do not make up the stream, nothing is said.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "plumb/study/audit.h"
+#include "plumb/tensor/rounding.h"
+
+namespace plumb {
+namespace {
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+constexpr double largest_misfit = 0.02;  // of the stream's rms; what rounding and eps leave is far below
+constexpr std::size_t n_term = 4;
+
+Grid<float> sum(const Grid<float>& a, const Grid<float>& b) {
+  Grid<float> s = a;
+  for (std::size_t i = 0; i < s.data.size(); ++i) s.data[i] += b.data[i];
+  return s;
+}
+
+// Each row with mean 0 (LayerNorm) and root mean square 1.
+Grid<float> normalised(const Grid<float>& x, bool centred) {
+  Grid<float> y = x;
+  for (std::int64_t i = 0; i < x.rows; ++i) {
+    float* row = y.data.data() + i * x.cols;
+    double mean = 0, squares = 0;
+    if (centred)
+      for (std::int64_t j = 0; j < x.cols; ++j)
+        mean += static_cast<double>(row[j]) / static_cast<double>(x.cols);
+    for (std::int64_t j = 0; j < x.cols; ++j)
+      squares += std::pow(static_cast<double>(row[j]) - mean, 2) / static_cast<double>(x.cols);
+    const double by = squares > 0 ? 1 / std::sqrt(squares) : 0;
+    for (std::int64_t j = 0; j < x.cols; ++j)
+      row[j] = static_cast<float>((static_cast<double>(row[j]) - mean) * by);
+  }
+  return y;
+}
+
+double dot(const Grid<float>& a, const Grid<float>& b) {
+  double s = 0;
+  for (std::size_t i = 0; i < a.data.size(); ++i)
+    s += static_cast<double>(a.data[i]) * static_cast<double>(b.data[i]);
+  return s;
+}
+
+// Solves A c = r by Gaussian elimination; terms that others make up already are left out (0).
+std::array<double, n_term> solved(std::array<std::array<double, n_term + 1>, n_term> a) {
+  std::array<double, n_term> c{};
+  std::array<bool, n_term> used{};
+  std::array<double, n_term> scale{};
+  for (std::size_t i = 0; i < n_term; ++i) scale[i] = a[i][i];
+  for (std::size_t i = 0; i < n_term; ++i) {
+    if (!(a[i][i] > 1e-5 * scale[i]) || scale[i] <= 0) continue;
+    used[i] = true;
+    for (std::size_t k = 0; k < n_term; ++k) {
+      if (k == i) continue;
+      const double by = a[k][i] / a[i][i];
+      for (std::size_t j = 0; j <= n_term; ++j) a[k][j] -= by * a[i][j];
+    }
+  }
+  for (std::size_t i = 0; i < n_term; ++i)
+    if (used[i]) c[i] = a[i][n_term] / a[i][i];
+  return c;
+}
+
+struct Fit {
+  std::array<double, n_term> c{nan, nan, nan, nan};
+};
+
+Fit fitted(const Grid<float>& before, const Grid<float>& write, const Grid<float>& after, bool centred) {
+  Fit f;
+  if (before.data.size() != after.data.size() || write.data.size() != after.data.size()) return f;
+  const std::array<Grid<float>, n_term> terms{before, write, normalised(before, centred),
+                                              normalised(sum(before, write), centred)};
+  std::array<std::array<double, n_term + 1>, n_term> a{};
+  for (std::size_t i = 0; i < n_term; ++i) {
+    for (std::size_t j = 0; j < n_term; ++j) a[i][j] = dot(terms[i], terms[j]);
+    a[i][n_term] = dot(terms[i], after);
+  }
+  const auto c = solved(a);
+  double misfit = 0, all = 0;
+  for (std::size_t e = 0; e < after.data.size(); ++e) {
+    double v = after.data[e];
+    all += v * v;
+    for (std::size_t i = 0; i < n_term; ++i) v -= c[i] * static_cast<double>(terms[i].data[e]);
+    misfit += v * v;
+  }
+  if (misfit <= largest_misfit * largest_misfit * all) f.c = c;
+  return f;
+}
+
+double share(const Grid<float>& g, bool (*is)(float)) {
+  std::int64_t n = 0;
+  for (const float v : g.data) n += is(v);
+  return g.data.empty() ? nan : static_cast<double>(n) / static_cast<double>(g.data.size());
+}
+
+}  // namespace
+
+void audit_paths(Patient& p, FactSheet& facts) {
+  const Seen s = p.pass(Mode::train);
+  std::array<std::vector<double>, n_term> by_term;
+  std::vector<double> narrow, zeros, write_over_branch;
+  const bool centred = p.spec.norm != "rms";
+  const auto ratio = [](const Grid<float>* a, const Grid<float>* b) {
+    return a && b && rms(*b) > 0 ? rms(*a) / rms(*b) : nan;
+  };
+  for (std::int64_t i = 0; i < p.spec.n_layer; ++i) {
+    const auto at = [&](std::string_view end) { return s.find(block_point(i, end)); };
+    const Grid<float>*in = at(".in"), *mid = at(".mid"), *out = at(".out"), *attn = at(".attn.write"),
+          *ffn = at(".ffn.write");
+    Fit a, f;
+    if (in && out && attn && ffn && mid) {
+      a = fitted(*in, *attn, *mid, centred), f = fitted(*mid, *ffn, *out, centred);
+    } else if (in && out && attn && ffn && attn->data.size() == ffn->data.size()) {
+      a = f = fitted(*in, sum(*attn, *ffn), *out, centred);  // parallel
+    }
+    for (std::size_t k = 0; k < n_term; ++k) by_term[k].push_back(a.c[k]), by_term[k].push_back(f.c[k]);
+    narrow.push_back(out ? share(*out, [](float v) { return to_bf16(v) == v; }) : nan);
+    zeros.push_back(out ? share(*out, [](float v) { return v == 0; }) : nan);
+    write_over_branch.push_back(ratio(attn, at(".attn.out")));
+    write_over_branch.push_back(ratio(ffn, at(".ffn.out")));
+  }
+  facts.add("path_skip", by_term[0]);
+  facts.add("path_normed_skip", by_term[2]);
+  facts.add("path_normed_sum", by_term[3]);
+  facts.add("stream_in_bf16", narrow);
+  facts.add("stream_zeros", zeros);
+  facts.add("write_over_branch", write_over_branch);
+}
+
+}  // namespace plumb

@@ -1,0 +1,86 @@
+// A model as its run would build it, faults and all, on one batch of its data: every named value can be read,
+// and any can be changed on the way, to see what follows from it.
+#pragma once
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "plumb/model/components.h"
+#include "plumb/plan/plan.h"
+#include "plumb/study/component_run.h"
+#include "plumb/study/observe.h"
+#include "plumb/train/feed.h"
+
+namespace plumb {
+
+/// Changes a named value in place, before anything else reads it. `first`: which row of the batch is its row 0.
+using Edit = std::function<void(std::string_view point, View<float>, std::int64_t first)>;
+
+/// What one pass made: values by point, gradients of the loss by point, each with the rows of the whole batch.
+struct Seen {
+  LossResult loss;
+  double grad_norm = 0;
+  std::map<std::string, Grid<float>, std::less<>> values, grads;
+  /// The value, or nullptr where the model has no such point.
+  const Grid<float>* find(std::string_view point) const;
+  const Grid<float>* grad(std::string_view point) const;
+};
+
+/// Records everything; see Patient.
+class Lens final : public Hook<float> {
+ public:
+  bool wants(std::string_view point, Dir) const override;
+  bool rewrites() const override { return true; }
+  void begin(int n_shard) override;
+  void at(std::string_view point, Dir, View<float> v, int shard) override;
+  /// The parts of the shards, one below the other.
+  void collect(Seen&) const;
+  Edit edit;
+
+ private:
+  using Parts = std::map<std::string, Grid<float>, std::less<>>;
+  std::vector<Parts> values_, grads_;
+};
+
+class Patient {
+ public:
+  /// `config` as a person wrote it. Every use is as in its run, but for dropout that the config asks for: that is left out,
+  /// so that a pass shows the model and not one draw of its noise.
+  Patient(const Config& config, const Components&, const Corpus&);
+  Patient(const Patient&) = delete;
+  Patient& operator=(const Patient&) = delete;
+
+  /// One pass of `x`; forward only.
+  Seen pass(Mode mode, const Edit& edit = {}) { return pass(mode, x, edit); }
+  Seen pass(Mode, std::span<const std::int32_t> tokens, const Edit& = {}, std::int64_t step = 0);
+  /// … in training mode, and back. The gradients of the parameters are in `grads()` until the next.
+  Seen pass_back();
+  std::span<float> grads() const;
+  /// The numbers of the probes in the last `pass_back`.
+  void probe(StepRow&) const;
+  std::string first_non_finite();
+
+  std::int64_t rows() const { return static_cast<std::int64_t>(x.size()); }
+  std::int64_t block() const { return spec.block_size; }
+  std::int64_t sequences() const { return rows() / block(); }
+
+  const Components& components;
+  const Corpus& corpus;
+  const Config config, sick;  // as it was said, resolved; and with what its faults change
+  const RunFaults faults;
+  DecoderSpec spec;
+  const Feed feed;
+  ParamStore<float> store;
+  std::vector<std::int32_t> x, y;  // the first sequences of the run's first batch
+
+ private:
+  Plan<float>& plan(Mode mode) { return mode == Mode::train ? train_ : eval_; }
+  ThreadPool pool_{1};
+  ProbeSet probes_;
+  Lens lens_[2];
+  std::vector<Hook<float>*> hooks_[2];
+  Plan<float> train_, eval_;
+};
+
+}  // namespace plumb
