@@ -3,13 +3,17 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+
 #include "plumb/base/error.h"
+#include "plumb/base/files.h"
 #include "plumb/cli/flags.h"
 #include "plumb/cli/interrupt.h"
 #include "plumb/cli/live.h"
 #include "plumb/cli/say.h"
 #include "plumb/interop/open_trace.h"
 #include "plumb/study/audit.h"
+#include "plumb/study/scorecard.h"
 #include "plumb/train/checkpoint.h"
 #include "plumb/train/run_folder.h"
 
@@ -36,9 +40,36 @@ Trace of_run(const fs::path& run, const Flags& f) {
   return t;
 }
 
+int self_test(const Flags& f) {
+  if (!f.args.empty() || !f.set.empty())
+    bad_input("--self-test draws its own models; leave CONFIG and --set out");
+  listen_for_interrupts();
+  ScoreOptions o{.salt = f.salt, .per_fault = f.cases, .healthy = f.healthy};
+  const auto begun = std::chrono::steady_clock::now();
+  std::size_t said = 0;
+  o.progress = [&](std::size_t done, std::size_t all) {
+    if (f.quiet || done < said) return;
+    said = done + std::max<std::size_t>(1, all / 20);
+    const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    say("{} of {} looked into{}\n", done, all,
+        done ? ", " + duration(s / static_cast<double>(done) * static_cast<double>(all - done)) + " left"
+             : "");
+  };
+  o.interrupted = interrupted;
+  const auto cases = score(o, Components{}, open_corpus("embedded", f.quiet));
+  const std::string page = score_markdown(cases, o);
+  if (!f.out.empty()) write_file_atomic(f.out, page);
+  if (f.json)
+    fmt::print("{}\n", score_json(cases, o).dump());
+  else if (f.out.empty())
+    fmt::print("{}", page);
+  return 0;
+}
+
 }  // namespace
 
 int doctor_command(const Flags& f) {
+  if (f.self_test) return self_test(f);
   if (f.args.size() > 1) bad_input("name one config, run or trace: `plumb doctor runs/…`");
   const std::string what = f.args.empty() ? "" : f.args.front();
   std::error_code ignored;

@@ -81,6 +81,15 @@ void inspect_options(CLI::App& sub, Flags& f) {
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{16384}));
 }
 
+void doctor_options(CLI::App& sub, Flags& f) {
+  sub.add_flag("--self-test", f.self_test,
+               "how often it is right: faults in models drawn at random, and healthy models");
+  sub.add_option("--salt", f.salt, "with --self-test: another one draws other cases");
+  sub.add_option("--cases", f.cases, "with --self-test: of each fault")->check(CLI::Range(1, 1000));
+  sub.add_option("--healthy", f.healthy, "with --self-test: healthy models")->check(CLI::Range(1, 100'000));
+  sub.add_option("--out", f.out, "with --self-test: the Markdown page to write");
+}
+
 void runs_options(CLI::App& sub, Flags& f) {
   sub.add_option("--out", f.out, "the folder that holds the runs (runs)");
   sub.add_flag("--force", f.force, "rm: also runs that are unfinished");
@@ -136,8 +145,9 @@ constexpr Command commands[] = {
      "two runs or more: run folders, traces, or other trainers' logs (TensorBoard, CSV, JSON Lines)",
      compare_command, nullptr, false},
     {"doctor", "What is wrong with a config (before it trains), a run, or a trace from anywhere; and why.",
-     "plumb doctor my.toml\n  plumb doctor runs/first\n  plumb doctor trace.jsonl --json", "CONFIG|RUN|TRACE",
-     "what to look at; without one, the defaults", doctor_command},
+     "plumb doctor my.toml\n  plumb doctor runs/first\n  plumb doctor trace.jsonl --json\n  plumb doctor "
+     "--self-test --salt today",
+     "CONFIG|RUN|TRACE", "what to look at; without one, the defaults", doctor_command, doctor_options},
     {"runs", "Lists the runs there are; `runs du` by size; `runs rm RUN` deletes.",
      "plumb runs\n  plumb runs post done\n  plumb runs du\n  plumb runs rm runs/first", "QUERY",
      "words that path, status or settings must contain; or du; or rm and folders", runs_command, runs_options,

@@ -40,6 +40,10 @@ struct Flags {
   std::int64_t spectrum = 1024;
   // config
   double scale_batch = 1;
+  // doctor
+  bool self_test = false;
+  std::string salt = "plumb";
+  int cases = 3, healthy = 100;
   // runs
   bool force = false;
 };

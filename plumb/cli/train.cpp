@@ -15,9 +15,11 @@
 #include "plumb/cli/interrupt.h"
 #include "plumb/cli/live.h"
 #include "plumb/cli/say.h"
+#include "plumb/doctor/doctor.h"
 #include "plumb/model/decoder.h"
 #include "plumb/spec/from_config.h"
 #include "plumb/study/observe.h"
+#include "plumb/trace/reader.h"
 #include "plumb/train/run_folder.h"
 
 namespace plumb::cli {
@@ -67,6 +69,18 @@ void print_end(const TrainResult& r, const std::string& name, bool quiet) {
         r.steps == 0 ? "check init.std and model.norm_eps in a new run"
                      : "start a new run with a lower train.lr or a longer train.warmup",
         r.run, r.steps == 0 ? "init.std=…" : "train.lr=…", r.run);
+}
+
+// What the trace alone says of a run that ended; `plumb doctor RUN` looks into its model too.
+void print_opinion(const std::string& name, const std::string& run) {
+  const Trace trace = read_trace(fs::path(run) / "trace.jsonl");
+  const Diagnosis d = diagnose(trace, doctor_table());
+  const std::string who = name.empty() ? "" : name + ": ";
+  if (!d.findings.empty())
+    say("{}doctor: {}: {} `plumb doctor {}` looks closer\n", who, d.findings.front().cause,
+        d.findings.front().why, run);
+  else if (d.verdict == "undecided" && course_of(Evidence(trace)).known)
+    say("{}doctor: {}; `plumb doctor {}` looks into the model\n", who, d.because, run);
 }
 
 // What to do with the runs that are done.
@@ -163,7 +177,9 @@ int train_all(std::vector<Run>& runs, const Flags& f) {
     interrupted |= r.result.status == "interrupted";
     bad |= r.result.status == "non_finite";
     print_end(r.result, r.name, f.quiet);
-    if (r.result.status == "done") done.push_back(r.result.run);
+    if (r.result.status != "done") continue;
+    done.push_back(r.result.run);
+    if (!f.quiet) print_opinion(r.name, r.result.run);
   }
   if (!f.quiet) print_next(done);
   if (f.json && runs.size() == 1) fmt::print("{}\n", answer(runs[0]).dump());

@@ -10,14 +10,17 @@ namespace {
 namespace causal_leak_cause {
 
 std::optional<Finding> look(const Evidence& e) {
-  if (e.flag("causal") != false) return {};
+  // Where branches start at 0 (ReZero) the logits show nothing before training, and the weights do.
+  const auto ahead = e.number("future_reach");
+  if (e.flag("causal") != false && !(ahead && *ahead > 0)) return {};
   Finding f{.where = "the mask",
             .confidence = 0.95,
             .why = "Positions see tokens that come after them.",
-            .clues = {{"causal", 0, 1, 0}}};
-  if (const auto reach = e.number("future_reach"); reach && *reach > 0) {
-    f.why = fmt::format("In the first block positions see up to {:.0f} tokens ahead.", *reach);
-    f.clues.push_back({"future_reach", *reach, 0, 0});
+            .clues = {}};
+  if (e.flag("causal") == false) f.clues.push_back({"causal", 0, 1, 0});
+  if (ahead && *ahead > 0) {
+    f.why = fmt::format("In the first block positions see up to {:.0f} tokens ahead.", *ahead);
+    f.clues.push_back({"future_reach", *ahead, 0, 0});
   }
   return f;
 }
@@ -30,7 +33,9 @@ extern constexpr DoctorEntry causal_leak = {
     .name = "causal_leak",
     .what = "the future is visible",
     .symptom = "The training loss falls far below what is possible; generated text is poor.",
-    .test = "Another last token of a sequence changes logits before it.",
+    .test =
+        "Another last token of a sequence changes logits before it, or attention of the first block gives "
+        "weight to later keys.",
     .alike =
         "Norms over the sequence or the batch leak too, and so does a mask that only lowers scores: they are "
         "named instead.",

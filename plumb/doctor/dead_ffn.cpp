@@ -32,8 +32,8 @@ extern constexpr DoctorEntry dead_ffn = {
     .what = "slots of the feed-forward networks never fire",
     .symptom = "A part of the parameters gets no gradient; the loss is a little worse.",
     .test =
-        "Slots whose activation is exactly 0 at all positions of a batch, before training: more than 5 % of "
-        "a block. A slot of a ReLU at init is silent at 256 independent positions with probability 2^-256.",
+        "What the slots read is drawn anew at every position, half of it above 0: slots whose activation is "
+        "exactly 0 at all of them, more than 5 % of a block. One is by chance with probability 2^-256.",
     .alike = "Slots that die while training may have any cause: they are counted, and no cause is named.",
     .mend =
         "Look at the bias of the first matrix and at masks of the activation; leaky_relu or gelu do not die.",

@@ -79,7 +79,8 @@ std::optional<double> score_scale_of(const Evidence& e) {
 std::optional<double> drawn_over_asked(const Evidence& e) {
   const auto drawn = e.number("matrix_rms"), asked = e.value("init.std");
   const std::string scheme = e.text("init.scheme");
-  if (!drawn || !asked || *asked <= 0 || (scheme != "normal" && scheme != "gpt2")) return {};
+  if (!drawn || !asked || *asked <= 0 || (scheme != "normal" && scheme != "gpt2" && scheme != "zero_last"))
+    return {};
   return *drawn / *asked;
 }
 

@@ -9,7 +9,7 @@ namespace plumb {
 namespace {
 namespace layer_unused_cause {
 
-constexpr double least = 0.1;
+constexpr double least = 0.1, most_plain = 0.9;
 
 // Attention is held against attention, the feed-forward against itself.
 double middle_like(const std::vector<double>& write, std::size_t i) {
@@ -23,13 +23,15 @@ std::optional<Finding> look(const Evidence& e) {
   if (placement == "sandwich" || placement == "post_branch") return {};
   const auto write = e.numbers("write_over_branch");
   for (std::size_t i = 0; i < write.size(); ++i) {
-    const double usual = middle_like(write, i);
-    if (!(write[i] < least * usual)) continue;
+    // Plain addition writes a branch as it is.
+    const bool plain = e.text("model.residual") == "add";
+    const double usual = plain ? 1 : middle_like(write, i);
+    if (!(write[i] < (plain ? most_plain : least) * usual)) continue;
     return Finding{.where = sublayer(i),
                    .confidence = 0.9,
                    .why = fmt::format("Of its branch {} writes {:.2g} times the share that the others do.",
                                       sublayer(i), write[i] / usual),
-                   .clues = {{"write_over_branch", write[i], least * usual, 0}}};
+                   .clues = {{"write_over_branch", write[i], (plain ? most_plain : least) * usual, 0}}};
   }
   return {};
 }
@@ -43,8 +45,9 @@ extern constexpr DoctorEntry layer_unused = {
     .what = "a sub-layer whose removal changes nothing",
     .symptom = "A block could be taken out.",
     .test =
-        "What is written of a branch's output is below a tenth of what it is in the other blocks, before "
-        "training (plain placements: where a norm stands behind a branch its output has another size).",
+        "What is written of a branch's output, before training: 1 with plain addition, below 0.9 is named; "
+        "with other residual rules below a tenth of the other blocks. Where a norm stands behind a branch "
+        "its output has another size, and nothing is said.",
     .alike = "All writes are 0 at the start of ReZero, SkipInit or zero_last: none stands out.",
     .mend = "Look at what multiplies that block's write.",
     .needs = "write_over_branch",

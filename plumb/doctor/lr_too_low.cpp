@@ -9,21 +9,26 @@
 namespace plumb {
 namespace {
 namespace lr_too_low_cause {
-constexpr double least = 1e-3;
+constexpr double least = 1e-3, noise = 0.1;
 
 std::optional<Finding> look(const Evidence& e) {
   const auto ratio = e.number("first_update_ratio"), peak = e.number("lr_peak");
   const auto lr = e.numbers("ramp_lr"), loss = e.numbers("ramp_loss");
   if (!ratio || !peak || loss.empty() || lr.size() != loss.size() || !(*ratio < least)) return {};
-  const auto at = std::ranges::min_element(loss) - loss.begin();
-  if (!(lr[static_cast<std::size_t>(at)] > 10 * *peak)) return {};
+  // Batches differ: what is lower by less than this is not.
+  double near = HUGE_VAL, beyond = HUGE_VAL, best_lr = lr.back();
+  for (std::size_t i = 0; i < loss.size(); ++i) {
+    double& best = lr[i] <= 10 * *peak ? near : beyond;
+    if (loss[i] < best && lr[i] > 10 * *peak) best_lr = lr[i];
+    best = std::min(best, loss[i]);
+  }
+  if (near < beyond - noise) return {};
   return Finding{
       .where = "train.lr",
       .confidence = 0.9,
       .why = fmt::format("An update at the peak changes the weights by {:.2g} of their size.", *ratio),
-      .clues = {{"first_update_ratio", *ratio, least, 0},
-                {"best of ramp_lr", lr[static_cast<std::size_t>(at)], 10 * *peak, 0}},
-      .patch = {{"train.lr", lr[static_cast<std::size_t>(at)] / 10}}};
+      .clues = {{"first_update_ratio", *ratio, least, 0}, {"best of ramp_lr", best_lr, 10 * *peak, 0}},
+      .patch = {{"train.lr", best_lr / 10}}};
 }
 
 }  // namespace lr_too_low_cause

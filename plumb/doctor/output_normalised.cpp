@@ -8,7 +8,7 @@
 namespace plumb {
 namespace {
 namespace output_normalised_cause {
-constexpr double half = 0.5;
+constexpr double half = 0.5, off = 0.1;
 
 std::optional<Finding> look(const Evidence& e) {
   const auto rows = e.number("probability_rows"), exponent = e.number("logit_exponent"),
@@ -18,6 +18,12 @@ std::optional<Finding> look(const Evidence& e) {
                    .confidence = 0.97,
                    .why = "The logits are probabilities already: each row adds up to 1.",
                    .clues = {{"probability_rows", *rows, half, 0}}};
+  if (const auto scale = e.number("logit_scale"); scale && std::abs(*scale - 1) > off)
+    return Finding{
+        .where = "the logits",
+        .confidence = 0.85,
+        .why = fmt::format("The logits are {:.2g} times what the head's matrix makes of its input.", *scale),
+        .clues = {{"logit_scale", *scale, 1, 0}}};
   if (exponent && rms && *rms > 0 && *exponent < half && e.value("model.logit_softcap").value_or(0) == 0)
     return Finding{.where = "the logits",
                    .confidence = 0.85,
@@ -37,12 +43,13 @@ extern constexpr DoctorEntry output_normalised = {
         "The loss starts at ln V and hardly falls: the best that bounded logits can say is close to uniform.",
     .test =
         "Rows of the logits are probabilities (none negative, a sum of 1), or four times the head's input "
-        "makes less than twice the logits.",
+        "makes less than twice the logits, or the logits are not what the head's matrix makes of its input "
+        "(off by more than a tenth, by least squares).",
     .alike =
         "head_zero has logits that are all equal. A soft cap of logits (model.logit_softcap) bends large "
         "logits only.",
     .mend = "Give the loss the raw logits: it takes the softmax itself.",
-    .needs = "logit_exponent, probability_rows",
+    .needs = "logit_exponent, probability_rows, logit_scale",
     .explains = "init_too_small, constant_output, underfitting, lr_too_low",
     .look = output_normalised_cause::look,
 };

@@ -11,10 +11,14 @@ namespace residual_scale_wrong_cause {
 constexpr double most = 1.2;
 
 std::optional<Finding> look(const Evidence& e) {
-  const auto ratio = e.number("writer_std_ratio"), n_layer = e.number("n_layer");
   const std::string scheme = e.text("init.scheme");
+  // Xavier's matrices are alike times the root of both fans, LeCun's times that of fan-in.
+  const auto ratio = e.number(scheme == "xavier"  ? "writer_ratio_by_fans"
+                              : scheme == "lecun" ? "writer_ratio_by_fan_in"
+                                                  : "writer_std_ratio"),
+             n_layer = e.number("n_layer");
   if (!ratio || !n_layer || e.text("model.residual") != "add" || e.text("model.weight_param") != "plain" ||
-      (scheme != "gpt2" && scheme != "normal"))
+      (scheme != "gpt2" && scheme != "normal" && scheme != "xavier" && scheme != "lecun"))
     return {};
   const Json* flag = e.setting("init.residual_scale");
   const bool scaled = scheme == "gpt2" && flag && flag->is_bool() && flag->as_bool("");

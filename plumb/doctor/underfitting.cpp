@@ -9,7 +9,7 @@
 namespace plumb {
 namespace {
 namespace underfitting_cause {
-constexpr double least = 0.1;
+constexpr double least = 0.8;
 
 std::optional<Finding> look(const Evidence& e) {
   const auto embed = e.number("moves_by_role", "token_embed"), in = e.number("moves_by_role", "ffn_in"),
@@ -18,7 +18,7 @@ std::optional<Finding> look(const Evidence& e) {
   const double ratio = std::max(*in, q.value_or(0)) / *embed;
   if (!(ratio < least) || e.text("init.scheme") == "mup") return {};
   return Finding{.where = "the blocks",
-                 .confidence = 0.9,
+                 .confidence = ratio < 0.3 ? 0.9 : 0.7,
                  .why = fmt::format("The blocks learn {:.2g} times as fast as the embedding.", ratio),
                  .clues = {{"moves_by_role", ratio, least, 0}}};
 }
@@ -32,7 +32,7 @@ extern constexpr DoctorEntry underfitting = {
     .what = "too little of the model learns",
     .symptom = "Training and validation loss stay high together.",
     .test =
-        "The matrices of the blocks move by less than a tenth of what the embedding does under equal "
+        "The matrices of the blocks move by less than 0.8 of what the embedding does under equal "
         "gradients, although nothing asks for it.",
     .alike = "lr_too_low holds for all parameters alike.",
     .mend = "Look at frozen parameters and at learning rates by role.",

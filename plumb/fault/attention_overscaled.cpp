@@ -12,6 +12,7 @@ struct AttentionOverscaled final : ScaledAt<R> {
 };
 
 std::string attention_overscaled_refuses(const Config& c) {
+  if (c.attention.qk_norm != "none") return "queries are normalised before they meet keys";
   return c.model.d_head == 1 ? "heads of width 1 are divided by 1" : "";
 }
 

@@ -36,7 +36,7 @@ void audit_norms(Patient&, FactSheet&);
 void audit_attention(Patient&, FactSheet&);
 void audit_positions(Patient&, FactSheet&);
 void audit_ends(Patient&, const Seen&, FactSheet&);
-void audit_weights(Patient&, const Seen&, FactSheet&);
+void audit_weights(Patient&, FactSheet&);
 void audit_update(Patient&, FactSheet&);
 void audit_data(Patient&, FactSheet&);
 void audit_resume(Patient&, FactSheet&, const std::function<bool()>& interrupted);

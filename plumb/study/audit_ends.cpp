@@ -1,6 +1,7 @@
 // The head, the logits and the loss.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "plumb/study/audit.h"
 
@@ -52,6 +53,26 @@ double variation(const Grid<float>& g) {
   return all > 0 ? std::sqrt(across / all) : 0;
 }
 
+// The factor between the logits and the product of what the head reads with its matrix; empty where something is known to
+// stand between them.
+std::optional<double> logit_scale(const Patient& p, const Seen& s) {
+  const Grid<float>*read = s.find("final_norm"), *logits = s.find("logits");
+  if (!read || !logits || p.spec.d_embed > 0 || p.spec.logit_softcap > 0 || p.spec.weight_param != "plain" ||
+      p.spec.init.scheme == "mup")
+    return {};
+  const View<float> w = p.store.param(p.spec.tied_embeddings ? "embed.weight" : "head.weight");
+  double along = 0, squares = 0;
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(8, read->rows); ++i)
+    for (std::int64_t o = 0; o < w.rows; ++o) {
+      double z = 0;
+      for (std::int64_t c = 0; c < w.cols; ++c)
+        z += static_cast<double>(w.row(o)[c]) *
+             static_cast<double>(row_of(*read, i)[static_cast<std::size_t>(c)]);
+      along += z * static_cast<double>(row_of(*logits, i)[static_cast<std::size_t>(o)]), squares += z * z;
+    }
+  return squares > 0 ? std::optional(along / squares) : std::nullopt;
+}
+
 }  // namespace
 
 void audit_ends(Patient& p, const Seen& base, FactSheet& facts) {
@@ -61,6 +82,7 @@ void audit_ends(Patient& p, const Seen& base, FactSheet& facts) {
     facts.add("probability_rows", probability_rows(*logits));
     facts.add("logit_rms", rms(*logits));
   }
+  if (const auto scale = logit_scale(p, base)) facts.add("logit_scale", *scale);
   if (const Grid<float>* read = base.find("final_norm")) facts.add("head_input_rms", rms(*read));
   const Seen once = p.pass(Mode::eval), again = p.pass(Mode::eval, p.x, {}, 7);
   if (const Grid<float>* a = once.find("logits"), *b = again.find("logits"); a && b) {

@@ -83,13 +83,19 @@ Fit fitted(const Grid<float>& before, const Grid<float>& write, const Grid<float
     for (std::size_t j = 0; j < n_term; ++j) a[i][j] = dot(terms[i], terms[j]);
     a[i][n_term] = dot(terms[i], after);
   }
-  const auto c = solved(a);
+  auto c = solved(a);
   double misfit = 0, all = 0;
   for (std::size_t e = 0; e < after.data.size(); ++e) {
     double v = after.data[e];
     all += v * v;
     for (std::size_t i = 0; i < n_term; ++i) v -= c[i] * static_cast<double>(terms[i].data[e]);
     misfit += v * v;
+  }
+  // Of small writes w, N(x + w) is N(x) + w / rms(x): the two norms cannot both be in the sum, and how large the write is in
+  // it says which one is there.
+  if (c[3] == 0 && c[2] != 0 && c[1] > 0) {
+    const double as_sum = std::abs(c[2]) / std::max(1e-30, rms(before));
+    if (std::abs(std::log(c[1] / as_sum)) < std::abs(std::log(c[1]))) std::swap(c[2], c[3]), c[1] = 0;
   }
   if (misfit <= largest_misfit * largest_misfit * all) f.c = c;
   return f;
