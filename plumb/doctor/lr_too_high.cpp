@@ -18,12 +18,12 @@ std::optional<Finding> look(const Evidence& e) {
     if (loss[i] < best) best = loss[i];
     if (!(loss[i] < best + rise) && breaks == HUGE_VAL) breaks = lr[i];
   }
-  if (peak && breaks <= *peak && ratio && *ratio > most_ratio)
+  if (peak && breaks <= *peak && (!ratio || *ratio > most_ratio))
     return Finding{
         .where = "train.lr",
         .confidence = 0.93,
         .why = fmt::format("The peak is {:.2g}, and the loss breaks away at {:.2g}.", *peak, breaks),
-        .clues = {{"lr_peak", *peak, breaks, 0}, {"first_update_ratio", *ratio, most_ratio, 0}},
+        .clues = {{"lr_peak", *peak, breaks, 0}, {"first_update_ratio", ratio.value_or(NAN), most_ratio, 0}},
         .patch = {{"train.lr", breaks / safe}}};
   return {};
 }
@@ -39,7 +39,7 @@ extern constexpr DoctorEntry lr_too_high = {
     .test =
         "In a short training whose rate grows from 1/100 to 100 times the peak (the range test of Smith "
         "2015, arXiv 1506.01186), the loss has risen by 1 nat over its best before the peak is reached, and "
-        "the first update at the peak is larger than the weights.",
+        "the first update at the peak is larger than the weights (unless no block has a gradient there).",
     .alike = "warmup_too_short is right at the peak, wrong before; loss_spike is one step.",
     .mend = "Lower train.lr to a tenth of where the loss breaks away.",
     .needs = "ramp_lr, ramp_loss, first_update_ratio",

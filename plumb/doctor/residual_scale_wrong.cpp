@@ -10,6 +10,12 @@ namespace {
 namespace residual_scale_wrong_cause {
 constexpr double most = 1.2;
 
+// DeepNorm and NF blocks draw these matrices by rules of their own.
+bool plain_writes(const Evidence& e) {
+  const std::string rule = e.text("model.residual");
+  return !rule.empty() && rule != "deepnorm" && rule != "nf";
+}
+
 std::optional<Finding> look(const Evidence& e) {
   const std::string scheme = e.text("init.scheme");
   // Xavier's matrices are alike times the root of both fans, LeCun's times that of fan-in.
@@ -17,7 +23,7 @@ std::optional<Finding> look(const Evidence& e) {
                               : scheme == "lecun" ? "writer_ratio_by_fan_in"
                                                   : "writer_std_ratio"),
              n_layer = e.number("n_layer");
-  if (!ratio || !n_layer || e.text("model.residual") != "add" || e.text("model.weight_param") != "plain" ||
+  if (!ratio || !n_layer || !plain_writes(e) || e.text("model.weight_param") != "plain" ||
       (scheme != "gpt2" && scheme != "normal" && scheme != "xavier" && scheme != "lecun"))
     return {};
   const Json* flag = e.setting("init.residual_scale");

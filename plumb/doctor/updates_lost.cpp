@@ -8,15 +8,15 @@
 namespace plumb {
 namespace {
 namespace updates_lost_cause {
-constexpr double half = 0.5;
+constexpr double least = 0.9;
 
 std::optional<Finding> look(const Evidence& e) {
   const auto kept = e.number("updates_kept");
-  if (!kept || !(*kept < half)) return {};
+  if (!kept || !(*kept < least)) return {};
   return Finding{.where = "the parameters",
                  .confidence = 0.93,
                  .why = fmt::format("Only {:.0f} % of the weights change in an update.", 100 * *kept),
-                 .clues = {{"updates_kept", *kept, half, 0}},
+                 .clues = {{"updates_kept", *kept, least, 0}},
                  .patch = e.text("train.precision") == "bf16_pure" || e.text("train.precision") == "fp16_pure"
                               ? Patch{{"train.precision", "fp32"}}
                               : Patch{}};
@@ -30,7 +30,9 @@ extern constexpr DoctorEntry updates_lost = {
     .name = "updates_lost",
     .what = "updates are smaller than the parameters' precision",
     .symptom = "The loss stops falling early, most of all late in the schedule.",
-    .test = "After one update at the peak, fewer than half of the weights that have a gradient have changed.",
+    .test =
+        "After one update at the peak, fewer than nine in ten of the weights that have a gradient have "
+        "changed.",
     .alike = "lr_too_low changes all weights, by little.",
     .mend = "Keep master weights in fp32.",
     .needs = "updates_kept",

@@ -8,7 +8,7 @@
 namespace plumb {
 namespace {
 namespace warmup_too_short_cause {
-constexpr double most = 3;
+constexpr double most = 1.5;
 
 std::optional<Finding> look(const Evidence& e) {
   const auto first = e.number("lr_first"), said = e.number("lr_first_declared"), scale = e.number("lr_peak");
@@ -31,7 +31,7 @@ extern constexpr DoctorEntry warmup_too_short = {
     .name = "warmup_too_short",
     .what = "the learning rate is at its peak too early",
     .symptom = "A spike or a plateau in the first steps.",
-    .test = "The first update's rate is more than 3 times what the config's warm-up asks for.",
+    .test = "The first update's rate is more than 1.5 times what the config's warm-up asks for.",
     .alike = "lr_too_high is wrong at the peak too.",
     .mend = "Warm up over 100 steps or more (train.warmup).",
     .needs = "lr_first, lr_first_declared",

@@ -44,14 +44,14 @@ void audit_validation(const Patient& p, FactSheet& facts) {
   };
   // Windows lie anywhere: three times as many as hold the text once, or what takes a second.
   const std::int64_t windows =
-      std::clamp<std::int64_t>(3 * p.feed.train_tokens() / (32 * (t - gram + 1)), 24, 400);
+      std::clamp<std::int64_t>(3 * p.feed.train_tokens() / (32 * (t - gram + 1)), 24, 25'600 / t);
   for (std::int64_t step = 0; step < windows; ++step) {
     p.feed.fill(step, 0, x, y);
     each([&](std::uint64_t g) { seen.insert(g); });
   }
   // Of a long text only a part was seen: the same share is asked of other windows of it.
   std::int64_t fresh = 0, fresh_seen = 0, val = 0, val_seen = 0;
-  for (std::int64_t step = 1000; step < 1008; ++step) {
+  for (std::int64_t step = 1000; step < 1032; ++step) {
     p.feed.fill(step, 0, x, y);
     each([&](std::uint64_t g) { ++fresh, fresh_seen += seen.contains(g); });
   }

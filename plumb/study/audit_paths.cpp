@@ -1,9 +1,9 @@
 // The residual path: what a sub-layer's output is made of.
 //
 // Of each sub-layer the stream behind it is fitted, by least squares over all elements, with the stream before it, its
-// write, and both of what a norm would make of them:  after = a before + b write + c N(before) + d N(before + write).
+// write, and what a norm makes of the one or of both:  after = a before + b write + c N(before)  or  … + d N(before + write).
 // Plain addition gives (1, 1, 0, 0), a missing skip (0, 1, 0, 0), a skip behind the norm (0, 1, 1, 0), Post-LN
-// (0, 0, 0, 1). Where the four do not make up the stream, nothing is said.
+// (0, 0, 0, 1). Where these do not make up the stream, nothing is said.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 constexpr double largest_misfit = 0.02;  // of the stream's rms; what rounding and eps leave is far below
-constexpr std::size_t n_term = 4;
+constexpr std::size_t n_term = 3;
 
 Grid<float> sum(const Grid<float>& a, const Grid<float>& b) {
   Grid<float> s = a;
@@ -70,35 +70,35 @@ std::array<double, n_term> solved(std::array<std::array<double, n_term + 1>, n_t
 }
 
 struct Fit {
-  std::array<double, n_term> c{nan, nan, nan, nan};
+  double skip = nan, normed_skip = nan, normed_sum = nan;
 };
 
-Fit fitted(const Grid<float>& before, const Grid<float>& write, const Grid<float>& after, bool centred) {
-  Fit f;
-  if (before.data.size() != after.data.size() || write.data.size() != after.data.size()) return f;
-  const std::array<Grid<float>, n_term> terms{before, write, normalised(before, centred),
-                                              normalised(sum(before, write), centred)};
-  std::array<std::array<double, n_term + 1>, n_term> a{};
-  for (std::size_t i = 0; i < n_term; ++i) {
-    for (std::size_t j = 0; j < n_term; ++j) a[i][j] = dot(terms[i], terms[j]);
-    a[i][n_term] = dot(terms[i], after);
-  }
-  auto c = solved(a);
-  double misfit = 0, all = 0;
-  for (std::size_t e = 0; e < after.data.size(); ++e) {
-    double v = after.data[e];
-    all += v * v;
-    for (std::size_t i = 0; i < n_term; ++i) v -= c[i] * static_cast<double>(terms[i].data[e]);
-    misfit += v * v;
-  }
-  // Of small writes w, N(x + w) is N(x) + w / rms(x): the two norms cannot both be in the sum, and how large the write is in
-  // it says which one is there.
-  if (c[3] == 0 && c[2] != 0 && c[1] > 0) {
-    const double as_sum = std::abs(c[2]) / std::max(1e-30, rms(before));
-    if (std::abs(std::log(c[1] / as_sum)) < std::abs(std::log(c[1]))) std::swap(c[2], c[3]), c[1] = 0;
-  }
-  if (misfit <= largest_misfit * largest_misfit * all) f.c = c;
-  return f;
+// The best of the sums of stream, write and one normalised stream: of small writes N(x + w) is nearly N(x) + w / rms(x), so
+// that the two norms cannot be told apart in one fit.
+Fit fitted(const Grid<float>& before, const Grid<float>& write, const Grid<float>& after) {
+  Fit best;
+  if (before.data.size() != after.data.size() || write.data.size() != after.data.size()) return best;
+  double least = largest_misfit * largest_misfit * dot(after, after);
+  const Grid<float> both = sum(before, write);
+  for (const bool centred : {true, false})
+    for (const bool of_sum : {false, true}) {
+      const std::array<Grid<float>, n_term> terms{before, write, normalised(of_sum ? both : before, centred)};
+      std::array<std::array<double, n_term + 1>, n_term> a{};
+      for (std::size_t i = 0; i < n_term; ++i) {
+        for (std::size_t j = 0; j < n_term; ++j) a[i][j] = dot(terms[i], terms[j]);
+        a[i][n_term] = dot(terms[i], after);
+      }
+      const auto c = solved(a);
+      double misfit = 0;
+      for (std::size_t e = 0; e < after.data.size(); ++e) {
+        double v = after.data[e];
+        for (std::size_t i = 0; i < n_term; ++i) v -= c[i] * static_cast<double>(terms[i].data[e]);
+        misfit += v * v;
+      }
+      // Without a norm in the sum all four are the same, and the first is as good as any.
+      if (misfit < least) least = misfit, best = {c[0], of_sum ? 0 : c[2], of_sum ? c[2] : 0};
+    }
+  return best;
 }
 
 double share(const Grid<float>& g, bool (*is)(float)) {
@@ -111,9 +111,8 @@ double share(const Grid<float>& g, bool (*is)(float)) {
 
 void audit_paths(Patient& p, FactSheet& facts) {
   const Seen s = p.pass(Mode::train);
-  std::array<std::vector<double>, n_term> by_term;
+  std::vector<double> skip, normed_skip, normed_sum;
   std::vector<double> narrow, zeros, write_over_branch;
-  const bool centred = p.spec.norm != "rms";
   const auto ratio = [](const Grid<float>* a, const Grid<float>* b) {
     return a && b && rms(*b) > 0 ? rms(*a) / rms(*b) : nan;
   };
@@ -123,19 +122,20 @@ void audit_paths(Patient& p, FactSheet& facts) {
           *ffn = at(".ffn.write");
     Fit a, f;
     if (in && out && attn && ffn && mid) {
-      a = fitted(*in, *attn, *mid, centred), f = fitted(*mid, *ffn, *out, centred);
+      a = fitted(*in, *attn, *mid), f = fitted(*mid, *ffn, *out);
     } else if (in && out && attn && ffn && attn->data.size() == ffn->data.size()) {
-      a = f = fitted(*in, sum(*attn, *ffn), *out, centred);  // parallel
+      a = f = fitted(*in, sum(*attn, *ffn), *out);  // parallel
     }
-    for (std::size_t k = 0; k < n_term; ++k) by_term[k].push_back(a.c[k]), by_term[k].push_back(f.c[k]);
+    for (const Fit& one : {a, f})
+      skip.push_back(one.skip), normed_skip.push_back(one.normed_skip), normed_sum.push_back(one.normed_sum);
     narrow.push_back(out ? share(*out, [](float v) { return to_bf16(v) == v; }) : nan);
     zeros.push_back(out ? share(*out, [](float v) { return v == 0; }) : nan);
     write_over_branch.push_back(ratio(attn, at(".attn.out")));
     write_over_branch.push_back(ratio(ffn, at(".ffn.out")));
   }
-  facts.add("path_skip", by_term[0]);
-  facts.add("path_normed_skip", by_term[2]);
-  facts.add("path_normed_sum", by_term[3]);
+  facts.add("path_skip", skip);
+  facts.add("path_normed_skip", normed_skip);
+  facts.add("path_normed_sum", normed_sum);
   facts.add("stream_in_bf16", narrow);
   facts.add("stream_zeros", zeros);
   facts.add("write_over_branch", write_over_branch);
