@@ -13,6 +13,7 @@
 #include "plumb/cli/say.h"
 #include "plumb/interop/open_trace.h"
 #include "plumb/study/audit.h"
+#include "plumb/study/confirm.h"
 #include "plumb/study/scorecard.h"
 #include "plumb/train/checkpoint.h"
 #include "plumb/train/run_folder.h"
@@ -30,14 +31,30 @@ Trace looked_into(const Config& config, const Flags& f) {
 }
 
 // What the run recorded, and what its model does when it is built again: the model is the judge of its structure.
-Trace of_run(const fs::path& run, const Flags& f) {
-  const Config config = read_checkpoint_info(newest_checkpoint(run)).config;
+Trace of_run(const fs::path& run, const Config& config, const Flags& f) {
   Trace recorded = open_trace(run), t = looked_into(config, f);
   if (!recorded.steps.empty()) t.steps = std::move(recorded.steps);
   recorded.facts.insert(recorded.facts.end(), t.facts.begin(), t.facts.end());
   t.facts = std::move(recorded.facts);
   t.warning = recorded.warning;
   return t;
+}
+
+// The first finding alone: nine runs are long enough.
+void confirm_first(Diagnosis& d, const Config& config, const Flags& f) {
+  if (d.findings.empty()) return;
+  ConfirmOptions o{.steps = f.confirm_steps, .interrupted = interrupted};
+  const auto begun = std::chrono::steady_clock::now();
+  o.progress = [&](int run, int runs) {
+    if (f.quiet) return;
+    const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    say("confirming {}: run {} of {}{}\n", d.findings.front().cause, run + 1, runs,
+        run ? ", " + duration(s / run * (runs - run)) + " left" : "");
+  };
+  const Confirmation c =
+      confirm(config, d.findings.front().patch, Components{}, open_corpus(config.data.corpus, f.quiet), o);
+  d.findings.front().confirmed = c.confirmed;
+  d.findings.front().confirmation = c.because;
 }
 
 int self_test(const Flags& f) {
@@ -76,12 +93,16 @@ int doctor_command(const Flags& f) {
   const bool ours = fs::is_directory(what, ignored) && fs::exists(fs::path(what) / "config.toml", ignored);
   const bool is_config = what.empty() || what.ends_with(".toml");
   if (!is_config && !f.set.empty()) bad_input("--set changes a config; {} is a record of what was", what);
-  const Trace t = is_config ? looked_into(config_of(what, f.set), f)
-                  : ours    ? of_run(what, f)
-                            : open_trace(what);
+  if (f.confirm && !is_config && !ours)
+    bad_input("--confirm trains, and {} has no config of plumb to train with", what);
+  const Config config = is_config ? config_of(what, f.set)
+                        : ours    ? read_checkpoint_info(newest_checkpoint(what)).config
+                                  : Config{};
+  const Trace t = is_config ? looked_into(config, f) : ours ? of_run(what, config, f) : open_trace(what);
   if (!t.warning.empty() && !f.quiet) say("note: {}: {}\n", what, t.warning);
   const auto causes = doctor_table();
-  const Diagnosis d = diagnose(t, causes);
+  Diagnosis d = diagnose(t, causes);
+  if (f.confirm) confirm_first(d, config, f);
   if (f.json)
     fmt::print("{}\n", diagnosis_json(d, causes).dump());
   else

@@ -82,6 +82,11 @@ void inspect_options(CLI::App& sub, Flags& f) {
 }
 
 void doctor_options(CLI::App& sub, Flags& f) {
+  sub.add_flag(
+      "--confirm", f.confirm,
+      "of a config or run: re-run with the first finding's mend, and with a generic one, from three seeds");
+  sub.add_option("--confirm-steps", f.confirm_steps, "steps of each of the nine runs of --confirm")
+      ->check(CLI::Range(std::int64_t{20}, std::int64_t{1'000'000}));
   sub.add_flag("--self-test", f.self_test,
                "how often it is right: faults in models drawn at random, and healthy models");
   sub.add_option("--salt", f.salt, "with --self-test: another one draws other cases");
@@ -146,6 +151,7 @@ constexpr Command commands[] = {
      compare_command, nullptr, false},
     {"doctor", "What is wrong with a config (before it trains), a run, or a trace from anywhere; and why.",
      "plumb doctor my.toml\n  plumb doctor runs/first\n  plumb doctor trace.jsonl --json\n  plumb doctor "
+     "my.toml --confirm\n  plumb doctor "
      "--self-test --salt today",
      "CONFIG|RUN|TRACE", "what to look at; without one, the defaults", doctor_command, doctor_options},
     {"runs", "Lists the runs there are; `runs du` by size; `runs rm RUN` deletes.",

@@ -41,7 +41,8 @@ struct Flags {
   // config
   double scale_batch = 1;
   // doctor
-  bool self_test = false;
+  bool self_test = false, confirm = false;
+  std::int64_t confirm_steps = 200;
   std::string salt = "plumb";
   int cases = 3, healthy = 100;
   // runs

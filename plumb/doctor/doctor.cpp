@@ -162,7 +162,8 @@ Json diagnosis_json(const Diagnosis& d, const std::vector<DoctorEntry>& table) {
     one["why"] = f.why;
     one["fix"] = std::string(entry_of(table, f.cause).mend);
     one["patch"] = patch;
-    one["confirmed"] = Json();
+    one["confirmed"] = f.confirmed ? Json(*f.confirmed) : Json();
+    if (!f.confirmation.empty()) one["confirmation"] = f.confirmation;
     findings.push_back(one);
   }
   j["verdict"] = d.verdict;
@@ -188,6 +189,10 @@ std::string diagnosis_text(const Diagnosis& d, const std::vector<DoctorEntry>& t
       out += fmt::format("   {} = {:.4g}, held against {:.4g} (step {})\n", c.metric, c.value, c.threshold,
                          c.step);
     out += wrapped_behind("   ", "Mend: " + std::string(cause.mend), columns) + "\n";
+    if (!f.confirmation.empty()) {
+      const char* how = !f.confirmed ? "Not tried" : *f.confirmed ? "Confirmed" : "Not confirmed";
+      out += wrapped_behind("   ", fmt::format("{}: {}", how, f.confirmation), columns) + "\n";
+    }
     for (const auto& [key, value] : f.patch)
       out += fmt::format("   --set {}={}\n", key, value.is_string() ? value.as_string("") : value.dump());
   }

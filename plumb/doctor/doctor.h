@@ -27,8 +27,9 @@ struct Finding {
   double confidence = 0;   // 0 to 1
   std::string why = {};    // what was seen, in one sentence
   std::vector<Clue> clues = {};
-  std::vector<std::pair<std::string, Json>> patch =
-      {};  // settings that mend it; empty: it is in code, not in a setting
+  Patch patch = {};                    // empty: the mend is in code, not in a setting
+  std::optional<bool> confirmed = {};  // by re-running with the patch; empty: not tried, or not to be told
+  std::string confirmation = {};       // what that showed
   std::int64_t first_step() const;
 };
 

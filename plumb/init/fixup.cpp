@@ -63,6 +63,7 @@ class Fixup final : public Init<R> {
 };
 
 std::string fixup_refuses(const DecoderSpec& s) {
+  if (s.d_embed > 0) return "it has no rule for the projections of d_embed; leave d_embed at 0";
   if (s.norm != "none") return "Fixup trains without norms; set norm = 'none'";
   if (s.tied_embeddings)
     return "Fixup starts the head at zero, which a shared embedding cannot; set tied_embeddings = false";

@@ -55,6 +55,7 @@ class Mup final : public Init<R> {
 };
 
 std::string mup_refuses(const DecoderSpec& s) {
+  if (s.d_embed > 0) return "it has no rule for the projections of d_embed; leave d_embed at 0";
   if (s.ffn.kind == "moe") return "a router has no row in its table; use another feed-forward network";
   if (s.attention.scale != "mup")
     return fmt::format("attention.scale = '{}'; attention's scores have a scale of their own here: 'mup'",

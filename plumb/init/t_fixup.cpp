@@ -36,6 +36,7 @@ class TFixup final : public Init<R> {
 };
 
 std::string t_fixup_refuses(const DecoderSpec& s) {
+  if (s.d_embed > 0) return "it has no rule for the projections of d_embed; leave d_embed at 0";
   if (s.norm != "none") return "T-Fixup trains without norms; set norm = 'none'";
   return {};
 }

@@ -297,13 +297,6 @@ DecoderSpec spec_of(const Config& config, std::int64_t vocab_size, const Compone
 void check_spec(const DecoderSpec& s, const Components& c) {
   if (s.head_bias && s.tied_embeddings)
     bad_input("model.head_bias = true needs a head of its own; set model.tied_embeddings = false");
-  for (const std::string_view rule : {"fixup", "t_fixup", "mup"})
-    if (s.d_embed > 0 && s.init.scheme == rule)
-      bad_input(
-          "model.d_embed = {}: init.scheme = \"{}\" has no rule for projections of the embeddings; choose "
-          "another scheme, or leave "
-          "d_embed at 0",
-          s.d_embed, rule);
   if (s.embedding_norm && s.norm == "none")
     bad_input(
         "model.embedding_norm = true asks for a norm of the embeddings, but model.norm = \"none\"; name a "

@@ -1,39 +1,17 @@
 // What only a few steps show: whether an interrupted run goes on as if it had not been, and which learning rates move the
 // loss.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 
 #include "plumb/base/error.h"
-#include "plumb/base/files.h"
 #include "plumb/model/decoder.h"
 #include "plumb/study/audit.h"
+#include "plumb/study/scratch.h"
 #include "plumb/train/optimizer.h"
 #include "plumb/train/trainer.h"
 
 namespace plumb {
 namespace {
-namespace fs = std::filesystem;
-
-// A folder that is gone with its owner.
-struct Scratch {
-  fs::path path;
-  Scratch() {
-    std::string name = (fs::temp_directory_path() / "plumb-audit-XXXXXX").string();
-    if (!::mkdtemp(name.data()))
-      fail("no folder could be made in {}; set TMPDIR to one that can be written to",
-           fs::temp_directory_path().string());
-    path = name;
-  }
-  ~Scratch() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-};
-
 // Stops before step `at`, or when the person asks.
 TrainResult until(const TrainJob& job, const Patient& p, std::int64_t at,
                   const std::function<bool()>& interrupted) {

@@ -71,7 +71,9 @@ Config config_for(const ScoreCase& c) {
 bool can_be(const ScoreCase& c, const Components& components) {
   try {
     const Config config = config_for(c);
-    check_spec(spec_of(config, config.data.vocab_size, components), components);
+    const DecoderSpec spec = spec_of(config, config.data.vocab_size, components);
+    check_spec(spec, components);
+    decoder_layout<float>(spec, components);  // says where a fault has nothing to be wrong about
     return true;
   } catch (const Error&) {
     return false;

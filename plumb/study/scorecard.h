@@ -16,11 +16,11 @@ namespace plumb {
 std::vector<std::string> accepted_causes(std::string_view fault);
 
 struct ScoreCase {
-  std::string fault;  // empty: healthy
+  std::string fault = {};  // empty: healthy
   double strength = 1;
-  std::vector<std::string> set;    // what was drawn, as --set has it
-  std::vector<std::string> named;  // causes, most probable first
-  std::string verdict;
+  std::vector<std::string> set = {};    // what was drawn, as --set has it
+  std::vector<std::string> named = {};  // causes, most probable first
+  std::string verdict = {};
   bool first() const;     // the first one named is accepted
   bool in_three() const;  // one of the first three is
 };

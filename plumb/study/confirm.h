@@ -1,0 +1,40 @@
+// A finding proved by its mend: short runs from the same seeds, as the config is, with the mend, and with a mend that helps
+// against most things (half the learning rate, twice the warm-up). Only what beats that one is what was wrong.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "plumb/config/config.h"
+#include "plumb/data/text_corpus.h"
+#include "plumb/doctor/doctor.h"
+#include "plumb/model/components.h"
+
+namespace plumb {
+
+/// A paired difference of losses over seeds, in nats, with Student's 95 % interval.
+struct PairedDifference {
+  double mean = 0, low = 0, high = 0;
+};
+
+struct Confirmation {
+  std::optional<bool> confirmed;  // empty: it cannot be told; `because` says why
+  std::string because;
+  PairedDifference mend, over_generic;  // with the mend minus as it is; minus the generic mend
+};
+
+struct ConfirmOptions {
+  std::int64_t steps = 200;  // of each of nine runs; warm-up and schedule shrink with them
+  std::function<void(int run, int runs)> progress = {};
+  std::function<bool()> interrupted = {};
+};
+
+/// The difference of three pairs. Of two degrees of freedom Student's quantile has a closed form, a sqrt(2 / (1 - a^2)) for
+/// the probability a between its ends: 4.303 for 0.95.
+PairedDifference paired(const std::vector<double>& a, const std::vector<double>& b);
+
+/// `patch` empty: nothing to try.
+Confirmation confirm(const Config&, const Patch& patch, const Components&, const Corpus&,
+                     const ConfirmOptions& = {});
+
+}  // namespace plumb
