@@ -12,7 +12,7 @@ namespace {
 const std::string attn = "blocks.0.attn";
 
 // Weights (B, H, T, T): how much lies on later keys, and how far ahead the farthest is.
-void audit_mask(Patient& p, const Seen& s, FactSheet& facts) {
+void audit_mask(const Seen& s, FactSheet& facts) {
   const Grid<float>*weights = s.find(attn + ".weights"), *scores = s.find(attn + ".scores");
   if (!weights || !scores) return;
   const std::int64_t t = weights->cols;
@@ -31,9 +31,8 @@ void audit_mask(Patient& p, const Seen& s, FactSheet& facts) {
   }
   facts.add("future_weight", ahead);
   facts.add("future_reach", reach);
-  // One finite number wherever a key lies ahead: a mask that only lowers.
-  if (t > 2 && std::isfinite(least) && least == most) facts.add("mask_value", least);
-  (void)p;
+  // One number wherever a key lies ahead: -inf, or what a mask lowers scores to.
+  if (t > 2 && least == most) facts.add("mask_value", least);
 }
 
 // More than rounding: products of other shapes (experts with other tokens) have other last bits.
@@ -151,7 +150,7 @@ void audit_heads(Patient& p, const Seen& s, FactSheet& facts) {
 
 void audit_attention(Patient& p, FactSheet& facts) {
   const Seen s = p.pass(Mode::train);
-  audit_mask(p, s, facts);
+  audit_mask(s, facts);
   facts.add("causal", !sees_ahead(p, s));
   facts.add("train_depends_on_batch", depends_on_others(p, Mode::train));
   facts.add("eval_depends_on_batch", depends_on_others(p, Mode::eval));
