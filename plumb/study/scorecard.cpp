@@ -227,7 +227,7 @@ std::string score_markdown(const std::vector<ScoreCase>& all, const ScoreOptions
       "(cause@3) | {} |\n| false alarms, of "
       "healthy models | {} |\n| undecided, of healthy models | {} |\n| a doctor that guesses, at first | "
       "{:.1f} % |\n\n",
-      o.salt, o.per_fault, rate_text(s.faults.first, s.faults.n), rate_text(s.faults.three, s.faults.n),
+      o.salt, o.per_fault, s.healthy.n, rate_text(s.faults.first, s.faults.n), rate_text(s.faults.three, s.faults.n),
       rate_text(s.healthy.first, s.healthy.n), rate_text(s.undecided, s.healthy.n),
       100.0 / static_cast<double>(doctor_table().size()));
   out += "| strength | cases | cause@1 | cause@3 |\n| --- | --- | --- | --- |\n";
