@@ -24,8 +24,8 @@ struct Response {
 };
 
 Response response(Patient& p, const std::string& in, const std::string& out, double by) {
-  const Seen once = p.pass(Mode::train, times(in, static_cast<float>(by))),
-             twice = p.pass(Mode::train, times(in, static_cast<float>(by * by)));
+  const Seen once = p.pass_to(out, times(in, static_cast<float>(by))),
+             twice = p.pass_to(out, times(in, static_cast<float>(by * by)));
   const Grid<float>*a = once.find(out), *b = twice.find(out);
   if (!a || !b) return {};
   if (!(rms(*a) > 0)) return {nan, rms(*a), rms(*b)};
@@ -34,7 +34,7 @@ Response response(Patient& p, const std::string& in, const std::string& out, dou
 
 // Row 1 of the first sequence is changed: which others follow?
 std::string coupling(Patient& p, const std::string& in, const std::string& out, const Grid<float>& before) {
-  const Seen s = p.pass(Mode::train, [&](std::string_view at, View<float> v, std::int64_t first) {
+  const Seen s = p.pass_to(out, [&](std::string_view at, View<float> v, std::int64_t first) {
     if (at != in || first > 1 || v.rows < 2) return;
     for (std::int64_t j = 0; j < v.cols; ++j) v.row(1 - first)[j] *= j % 2 ? 3.0F : -2.0F;
   });
@@ -55,7 +55,7 @@ std::string coupling(Patient& p, const std::string& in, const std::string& out, 
 }
 
 bool finite_of_constant(Patient& p, const std::string& in, const std::string& out) {
-  const Seen s = p.pass(Mode::train, [&](std::string_view at, View<float> v, std::int64_t first) {
+  const Seen s = p.pass_to(out, [&](std::string_view at, View<float> v, std::int64_t first) {
     if (at == in && first == 0) std::fill_n(v.row(0), v.cols, 0.0F);
   });
   const Grid<float>* y = s.find(out);
@@ -90,7 +90,7 @@ void audit_norms(Patient& p, FactSheet& facts) {
       couples.push_back(coupling(p, in, out, *y));
       finite = finite && finite_of_constant(p, in, out);
       // Inputs of rms 300, whose squares add up to more than 65,504.
-      const Seen large = p.pass(Mode::train, times(in, static_cast<float>(300 / std::max(1e-30, rms(*x)))));
+      const Seen large = p.pass_to(out, times(in, static_cast<float>(300 / std::max(1e-30, rms(*x)))));
       const Grid<float>* of = large.find(out);
       of_large.push_back(of ? rms(*of) / r.last : nan);
     }

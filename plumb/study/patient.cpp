@@ -36,6 +36,7 @@ void Lens::begin(int n_shard) {
 void Lens::at(std::string_view point, Dir dir, View<float> v, int shard) {
   const auto i = static_cast<std::size_t>(shard);
   if (edit && dir == Dir::forward) edit(point, v, shard * v.rows);
+  if (!only.empty() && point != only) return;
   Grid<float>& to = (dir == Dir::forward ? values_ : grads_)[i][std::string(point)];
   to.rows = v.rows, to.cols = v.cols;
   to.data.resize(static_cast<std::size_t>(v.rows * v.cols));
@@ -108,6 +109,13 @@ Seen Patient::pass(Mode mode, std::span<const std::int32_t> tokens, const Edit& 
   seen.loss = plan(mode).loss(tokens, y, {step, step * sequences()});
   lens.edit = {};
   lens.collect(seen);
+  return seen;
+}
+
+Seen Patient::pass_to(const std::string& point, const Edit& edit) {
+  lens_[0].only = point;
+  Seen seen = pass(Mode::train, x, edit);
+  lens_[0].only.clear();
   return seen;
 }
 

@@ -37,6 +37,7 @@ class Lens final : public Hook<float> {
   /// The parts of the shards, one below the other.
   void collect(Seen&) const;
   Edit edit;
+  std::string only;  // the one point that is recorded; empty: all of them
 
  private:
   using Parts = std::map<std::string, Grid<float>, std::less<>>;
@@ -53,6 +54,8 @@ class Patient {
 
   /// One pass of `x`; forward only.
   Seen pass(Mode mode, const Edit& edit = {}) { return pass(mode, x, edit); }
+  /// The same in training mode, of which only one point is wanted: copying all of them takes longer than the pass.
+  Seen pass_to(const std::string& point, const Edit& edit);
   Seen pass(Mode, std::span<const std::int32_t> tokens, const Edit& = {}, std::int64_t step = 0);
   /// … in training mode, and back. The gradients of the parameters are in `grads()` until the next.
   Seen pass_back();

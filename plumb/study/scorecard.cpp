@@ -218,7 +218,7 @@ std::string score_markdown(const std::vector<ScoreCase>& all, const ScoreOptions
   const Score s(all);
   std::string out = fmt::format(
       "# Scorecard of the diagnosis, before training\n\nWritten by `./run doctor --self-test --salt {} "
-      "--cases {}`. Faults of "
+      "--cases {} --healthy {}`. Faults of "
       "docs/faults.md are put into models drawn at random (2 to 8 layers, `d_model` 32 to 64, norms, "
       "placements, positions, inits, "
       "residual rules, heads), and healthy ones are drawn from the same urn. Each is looked into before it "
@@ -227,9 +227,9 @@ std::string score_markdown(const std::vector<ScoreCase>& all, const ScoreOptions
       "(cause@3) | {} |\n| false alarms, of "
       "healthy models | {} |\n| undecided, of healthy models | {} |\n| a doctor that guesses, at first | "
       "{:.1f} % |\n\n",
-      o.salt, o.per_fault, s.healthy.n, rate_text(s.faults.first, s.faults.n), rate_text(s.faults.three, s.faults.n),
-      rate_text(s.healthy.first, s.healthy.n), rate_text(s.undecided, s.healthy.n),
-      100.0 / static_cast<double>(doctor_table().size()));
+      o.salt, o.per_fault, s.healthy.n, rate_text(s.faults.first, s.faults.n),
+      rate_text(s.faults.three, s.faults.n), rate_text(s.healthy.first, s.healthy.n),
+      rate_text(s.undecided, s.healthy.n), 100.0 / static_cast<double>(doctor_table().size()));
   out += "| strength | cases | cause@1 | cause@3 |\n| --- | --- | --- | --- |\n";
   for (const auto& [strength, t] : s.by_strength)
     out += fmt::format("| {} | {} | {} | {} |\n", strength, t.n, t.first, t.three);
