@@ -97,6 +97,8 @@ std::vector<Healthy> kinds() {
                            {"fp16_pure", {"train.precision=fp16_pure"}},
                            {"l2_queries", {"model.attention.qk_norm=l2"}},
                            {"rms_queries", {"model.attention.qk_norm=rms"}},
+                           {"padded", {"data.rows=padded"}},
+                           {"post_dyt", {"model.placement=post", "model.norm=dyt"}},
                            {"partial_rope", {"model.position=rope", "model.rope.fraction=0.5"}}};
   const auto add = [&](const std::string& key, const auto& table, std::vector<std::string> but = {}) {
     for (const auto& e : table)
