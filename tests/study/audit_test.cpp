@@ -98,6 +98,7 @@ std::vector<Healthy> kinds() {
                            {"l2_queries", {"model.attention.qk_norm=l2"}},
                            {"rms_queries", {"model.attention.qk_norm=rms"}},
                            {"padded", {"data.rows=padded"}},
+                           {"two_symbols", {"data.vocab_size=2"}},
                            {"post_dyt", {"model.placement=post", "model.norm=dyt"}},
                            {"partial_rope", {"model.position=rope", "model.rope.fraction=0.5"}}};
   const auto add = [&](const std::string& key, const auto& table, std::vector<std::string> but = {}) {
