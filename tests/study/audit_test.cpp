@@ -11,8 +11,8 @@
 namespace plumb::test {
 namespace {
 
-std::vector<std::string> causes_of(const Config& c) {
-  const Trace t = audit(c, Components{}, made_up_text());
+std::vector<std::string> causes_of(const Config& c, const AuditOptions& o = {}) {
+  const Trace t = audit(c, Components{}, made_up_text(), o);
   std::vector<std::string> names;
   for (const Finding& f : diagnose(t, doctor_table()).findings) names.push_back(f.cause);
   return names;
@@ -49,7 +49,10 @@ TEST_P(EveryFault, IsNamedBeforeTraining) {
   const std::string fault = GetParam();
   std::vector<std::string> set = settings_for(fault);
   set.push_back("fault.inject=" + fault);
-  const auto found = causes_of(patient(set));
+  // Most of the time goes into what few faults are about.
+  const auto found =
+      causes_of(patient(set), {.resume = fault == "resume_mismatch" || fault == "nondeterministic",
+                               .ramp = fault.starts_with("lr_too")});
   if (fault == "non_finite") {  // it begins while training
     EXPECT_TRUE(found.empty());
     return;
@@ -75,7 +78,7 @@ struct Healthy {
 class EveryKind : public testing::TestWithParam<Healthy> {};
 
 TEST_P(EveryKind, IsNotBlamed) {
-  const auto found = causes_of(patient(GetParam().set));
+  const auto found = causes_of(patient(GetParam().set), {.resume = GetParam().name == "defaults"});
   EXPECT_TRUE(found.empty()) << found.front();
 }
 
