@@ -6,7 +6,8 @@
 #
 # with the entries in the order of their names. There is no list to keep in step: adding a file adds the component.
 
-set(PLUMB_FAMILIES norm weight residual position attention ffn init optim fault probe doctor)
+set(PLUMB_FAMILIES norm weight residual position attention ffn init optim fault probe doctor
+    instrument)
 
 # Sets `out` in the caller to the generated files.
 function(plumb_component_tables out)

@@ -37,8 +37,9 @@ ALLOWED = {
     "interop": BELOW_MODEL | {"model", "trace"},
     "surgery": BELOW_MODEL | {"model", "trace"},
     "study": BELOW_STUDY,
+    "instrument": BELOW_STUDY | {"study"},
     "serve": BELOW_STUDY | {"study"},
-    "cli": BELOW_STUDY | {"study", "serve"},
+    "cli": BELOW_STUDY | {"study", "instrument", "serve"},
 }
 
 # Headers that stand directly in plumb/ and may be included from everywhere.

@@ -88,7 +88,8 @@ class StepBench {
     if (probed && observers_.updated) std::ranges::copy(store_.values(), before_.begin());
     optimizer_->update(store_, plan_.grads(), norm, {1e-4, 1}, pool_);
     plan_.commit();
-    if (probed && observers_.updated) observers_.updated(store_.layout(), before_, store_.values());
+    if (probed && observers_.updated)
+      observers_.updated(store_.layout(), before_, store_.values(), plan_.grads());
     if (StepRow row; probed) observers_.write(row);
     const double end = now_s();
     update_s_ = std::min(update_s_, end - t1);

@@ -95,6 +95,13 @@ void doctor_options(CLI::App& sub, Flags& f) {
   sub.add_option("--out", f.out, "with --self-test: the Markdown page to write");
 }
 
+void measure_options(CLI::App& sub, Flags& f) {
+  sub.add_option("--layer", f.layer, "only this block, from 0; default: all")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000}));
+  sub.add_option("--top", f.top, "how many of a list are shown")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}));
+}
+
 void runs_options(CLI::App& sub, Flags& f) {
   sub.add_option("--out", f.out, "the folder that holds the runs (runs)");
   sub.add_flag("--force", f.force, "rm: also runs that are unfinished");
@@ -135,6 +142,14 @@ constexpr Command commands[] = {
     {"profile", "The residual stream layer by layer: activations, gradients, entropy; theory beside it.",
      "plumb profile my.toml\n  plumb profile runs/first", "CONFIG|RUN|CHECKPOINT",
      "what to look at; without one, the defaults", profile_command},
+    {"measure",
+     "Instruments that need more than one look: logit lens, gradient by path length, sharpness, heads, FFN "
+     "memory …; without arguments, lists them.",
+     "plumb measure\n  plumb measure runs/first logit_lens\n  plumb measure runs/first neurons --layer 3 "
+     "--top "
+     "10",
+     "MODEL [INSTRUMENT]", "a config, a run or a checkpoint; then instruments, or all of them",
+     measure_command, measure_options},
     {"inspect",
      "Somebody else's model: nine questions, answered from config, names, shapes and weights; nothing "
      "in it "

@@ -1,5 +1,6 @@
 // What a person may type after `plumb`. CLI11 is used in flags.cpp alone.
 #pragma once
+#include <filesystem>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -45,6 +46,8 @@ struct Flags {
   std::int64_t confirm_steps = 200;
   std::string salt = "plumb";
   int cases = 3, healthy = 100;
+  // measure
+  std::int64_t layer = -1, top = 5;
   // runs
   bool force = false;
 };
@@ -65,6 +68,14 @@ void note_unread(const Flags&, const char* command, std::initializer_list<std::s
 /// bad_input where `path` is something that another command reads: a trace, a config, a text.
 void refuse_misplaced(const std::string& path, const std::string& command);
 
+/// What profile, measure and ablate look at: a config that is built afresh, or a trained model with the config it was made with.
+struct Subject {
+  Config config;
+  std::filesystem::path checkpoint;  // a run or a checkpoint; empty: a config
+};
+/// `what` as a person names it, with every --set.
+Subject subject_of(const std::string& what, const Flags&, const std::string& command);
+
 /// {"uniform": x, "unigram": x, …}
 Json baselines_json(const Baselines&);
 
@@ -83,6 +94,7 @@ int sample_command(const Flags&);
 int eval_command(const Flags&);
 int profile_command(const Flags&);
 int inspect_command(const Flags&);
+int measure_command(const Flags&);
 int compare_command(const Flags&);
 int doctor_command(const Flags&);
 int runs_command(const Flags&);

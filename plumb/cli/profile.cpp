@@ -11,13 +11,9 @@
 #include "plumb/cli/flags.h"
 #include "plumb/cli/say.h"
 #include "plumb/report/terminal_plot.h"
-#include "plumb/train/checkpoint.h"
-#include "plumb/train/run_folder.h"
 
 namespace plumb::cli {
 namespace {
-namespace fs = std::filesystem;
-
 double at(const std::vector<double>* v, std::size_t i) { return v && i < v->size() ? (*v)[i] : std::nan(""); }
 
 double scalar(const StepRow& row, std::string_view name) {
@@ -87,33 +83,16 @@ void print(const Profile& p) {
   fmt::print("* at init, for independent tokens and uniform attention; entropy is H / ln(visible keys)\n");
 }
 
-// A TOML file is a config; a folder or a .safetensors file is a run or a checkpoint.
-bool is_config(const std::string& name) {
-  std::error_code ignored;
-  return name.empty() || (!fs::is_directory(name, ignored) && !name.ends_with(".safetensors"));
-}
-
 }  // namespace
 
 int profile_command(const Flags& f) {
   if (f.args.size() > 1) bad_input("name one config, run or checkpoint: `plumb profile runs/…`");
   const std::string what = f.args.empty() ? "" : f.args.front();
-  Config config;
   note_unread(f, "profile",
               {"train.batch_size", "train.seed", "train.threads", "train.precision", "train.norm_reduce"});
-  if (is_config(what)) {
-    try {
-      config = config_of(what, f.set);
-    } catch (const Error&) {
-      if (!what.ends_with(".toml")) refuse_misplaced(what, "profile");
-      throw;
-    }
-  } else {
-    config = config_of_run(read_checkpoint_info(newest_checkpoint(what)).config, f.set);
-  }
+  const auto [config, checkpoint] = subject_of(what, f, "profile");
   note_faults(config, f.quiet);
-  const Profile p = profile(config, is_config(what) ? fs::path() : fs::path(what), Components{},
-                            open_corpus(config.data.corpus, f.quiet));
+  const Profile p = profile(config, checkpoint, Components{}, open_corpus(config.data.corpus, f.quiet));
   if (!p.non_finite.empty())
     say("note: the loss is not finite; the first tensor that is not is {}\n", p.non_finite);
   if (f.json)

@@ -105,7 +105,7 @@ struct DataConfig {
 };
 
 struct ProbeConfig {
-  std::int64_t every = 25;
+  std::int64_t every = 25, all_every = 100;
 };
 
 /// What is made wrong on purpose, to teach and to test diagnoses. plumb/fault/ has the faults there are.

@@ -233,6 +233,9 @@ void add_data(Rows& rows) {
 void add_probe(Rows& rows) {
   rows.push_back(field_in<&Config::probe, Config>("probe", "every", &ProbeConfig::every, between(0, 1e12),
                                                   "steps between probe rows in the trace; 0: none"));
+  rows.push_back(
+      field_in<&Config::probe, Config>("probe", "all_every", &ProbeConfig::all_every, between(0, 1e12),
+                                       "steps between rows with the costly measurements too; 0: none"));
 }
 
 void add_fault(Rows& rows) {

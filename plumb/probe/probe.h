@@ -20,11 +20,11 @@ namespace plumb {
 struct Probe : Hook<float> {
   /// Whether `updated` is to be called: if no probe of a run says so, nobody needs a copy of the parameters.
   virtual bool watches_update() const { return false; }
-  /// After the optimiser's update of a step that the probe saw: the parameters before and after it, flat, in
-  /// the layout of the store.
-  virtual void updated(const ParamLayout& layout, std::span<const float> before,
-                       std::span<const float> after) {
-    (void)layout, (void)before, (void)after;
+  /// After the optimiser's update of a step that the probe saw: the parameters before and after it, and the
+  /// gradients (of the mean loss, before clipping by their norm), flat, in the layout of the store.
+  virtual void updated(const ParamLayout& layout, std::span<const float> before, std::span<const float> after,
+                       std::span<const float> grads) {
+    (void)layout, (void)before, (void)after, (void)grads;
   }
   /// Adds what was measured of the last step. A number of which nothing was seen (no such point in this
   /// model, no update) is left out of the row: a NaN there would look like a finding.
@@ -38,6 +38,8 @@ struct ProbeEntry {
   /// watches. (A view that a hook is given has the rows of a shard's sequences one after the other, and does
   /// not say how many there are.)
   std::unique_ptr<Probe> (*make)(const DecoderSpec&);
+  /// Measured at every `probe.all_every`-th step only, as it costs a good part of a step.
+  bool costly = false;
 };
 std::vector<ProbeEntry> probe_table();
 
@@ -121,7 +123,7 @@ class PointProbe final : public Probe {
 
 /// A probe of each block's weight matrices (parameters of two dims or more) and their update. S has
 ///   metric                      its name in the trace
-///   void add(P&, float, float)  counts one element, before and after
+///   void add(P&, float, float, float)  counts one element: before, after, and its gradient
 ///   double value(const P&)      of all elements of a block
 template <class S>
 class UpdateProbe final : public Probe {
@@ -131,14 +133,14 @@ class UpdateProbe final : public Probe {
   void at(std::string_view, Dir, View<float>, int) override {}
   void begin(int) override { std::fill(parts_.begin(), parts_.end(), typename S::Part{}); }
   bool watches_update() const override { return true; }
-  void updated(const ParamLayout& layout, std::span<const float> before,
-               std::span<const float> after) override {
+  void updated(const ParamLayout& layout, std::span<const float> before, std::span<const float> after,
+               std::span<const float> grads) override {
     begin(0);
     for (const ParamInfo& p : layout.params) {
       if (p.spec.layer < 0 || p.spec.shape.dims.size() < 2) continue;
       const auto first = static_cast<std::size_t>(p.offset), n = static_cast<std::size_t>(p.size());
       auto& part = parts_[static_cast<std::size_t>(p.spec.layer)];
-      for (std::size_t i = first; i < first + n; ++i) S::add(part, before[i], after[i]);
+      for (std::size_t i = first; i < first + n; ++i) S::add(part, before[i], after[i], grads[i]);
     }
   }
   void write(StepRow& row) const override { write_metric<S>(row, parts_, true); }
@@ -148,9 +150,9 @@ class UpdateProbe final : public Probe {
 };
 
 template <class P>
-constexpr ProbeEntry probe_entry(std::string_view name, std::string_view measures) {
+constexpr ProbeEntry probe_entry(std::string_view name, std::string_view measures, bool costly = false) {
   return {name, measures,
-          [](const DecoderSpec& s) -> std::unique_ptr<Probe> { return std::make_unique<P>(s); }};
+          [](const DecoderSpec& s) -> std::unique_ptr<Probe> { return std::make_unique<P>(s); }, costly};
 }
 
 }  // namespace plumb

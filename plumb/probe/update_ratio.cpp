@@ -13,7 +13,7 @@ struct UpdateRatio {
     double moved = 0, size = 0;  // sums of squares
     std::int64_t count = 0;
   };
-  static void add(Part& p, float before, float after) {
+  static void add(Part& p, float before, float after, float) {
     const double b = static_cast<double>(before), d = static_cast<double>(after) - b;
     p.moved += d * d;
     p.size += b * b;

@@ -12,7 +12,7 @@ struct WeightRms {
     double squares = 0;
     std::int64_t count = 0;
   };
-  static void add(Part& p, float before, float) {
+  static void add(Part& p, float before, float, float) {
     p.squares += static_cast<double>(before) * static_cast<double>(before);
     ++p.count;
   }

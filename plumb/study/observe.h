@@ -8,15 +8,32 @@ namespace plumb {
 class ProbeSet {
  public:
   explicit ProbeSet(const DecoderSpec&);
+  ProbeSet(const ProbeSet&) = delete;
+  ProbeSet& operator=(const ProbeSet&) = delete;
+  ~ProbeSet();
   std::vector<Hook<float>*> hooks() const;
+  /// Whether the costly ones see the steps that follow; at first they do.
+  void choose(bool all);
   bool watches_update() const;
-  /// To those that do: flat parameters before and after the optimiser's update.
-  void updated(const ParamLayout&, std::span<const float> before, std::span<const float> after);
+  /// To those that do: flat parameters before and after the optimiser's update, and the gradients.
+  void updated(const ParamLayout&, std::span<const float> before, std::span<const float> after,
+               std::span<const float> grads);
   /// Adds what all of them measured in the last call of the plan.
   void write(StepRow& row) const;
 
+  /// What each took since the beginning, summed over threads: reading the points, and looking at updates. What
+  /// an op does so that there is something to read (statistics of attention) is not in it.
+  struct Cost {
+    std::string_view name;
+    double seconds = 0;
+    std::int64_t steps = 0;
+    bool costly = false;
+  };
+  std::vector<Cost> costs() const;
+
  private:
-  std::vector<std::unique_ptr<Probe>> probes_;
+  class Watched;
+  std::vector<std::unique_ptr<Watched>> probes_;
 };
 
 /// Borrows `probes`.

@@ -57,19 +57,25 @@ void Lens::collect(Seen& seen) const {
   join(grads_, seen.grads);
 }
 
-Patient::Patient(const Config& given, const Components& c, const Corpus& from)
+Patient::Patient(const Config& given, const Components& c, const Corpus& from,
+                 const std::filesystem::path& run)
+    : Patient(given, c, from, run.empty() ? std::nullopt : std::optional(open_run(run, c))) {}
+
+Patient::Patient(const Config& given, const Components& c, const Corpus& from, std::optional<Opened> opened)
     : components(c),
       corpus(from),
       config(resolve_config(given)),
       sick(with_faults(config, c.fault)),
       faults(run_faults(config, c.fault)),
+      step(opened ? opened->info.step : 0),
       spec([&] {
-        DecoderSpec s = spec_of(config, 1, c);
+        DecoderSpec s = opened ? opened->info.spec : spec_of(config, 1, c);
         s.noise.dropout = 0;
         return s;
       }()),
       feed(config.data, from, spec.block_size, static_cast<std::int32_t>(spec.ignore_index),
-           static_cast<std::uint64_t>(sick.train.seed), std::nullopt, faults),
+           static_cast<std::uint64_t>(sick.train.seed),
+           opened ? std::optional(opened->tokenizer) : std::nullopt, faults),
       store(
           [&] {
             spec.vocab_size = feed.tokenizer().vocab_size();
@@ -96,8 +102,12 @@ Patient::Patient(const Config& given, const Components& c, const Corpus& from)
                               .batch = sequences_for(spec.block_size),
                               .block = spec.block_size},
                              pool_, hooks_[1])) {
-  feed.fill(0, 0, x, y);
+  feed.fill(step, 0, x, y);
   const std::span<float> all = store.values();
+  if (opened) {
+    std::ranges::copy(opened->store.values(), all.begin());
+    std::ranges::copy(opened->store.states(), store.states().begin());
+  }
   const auto n = static_cast<std::int64_t>(all.size());
   round_to(storage_format(precision_of(sick.train.precision)), {all.data(), 1, n, n});
 }

@@ -2,6 +2,7 @@
 // and any can be changed on the way, to see what follows from it.
 #pragma once
 #include <array>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "plumb/study/component_run.h"
 #include "plumb/study/observe.h"
 #include "plumb/train/feed.h"
+#include "plumb/train/opened.h"
 
 namespace plumb {
 
@@ -48,7 +50,10 @@ class Patient {
  public:
   /// `config` as a person wrote it. Every use is as in its run, but for dropout that the config asks for: that is left out,
   /// so that a pass shows the model and not one draw of its noise.
-  Patient(const Config& config, const Components&, const Corpus&);
+  /// With `checkpoint`, a run or one of its checkpoints: that model with its weights and tokenizer, and batches of the steps
+  /// that would follow. `config` is then the one it was made with.
+  Patient(const Config& config, const Components&, const Corpus&,
+          const std::filesystem::path& checkpoint = {});
   Patient(const Patient&) = delete;
   Patient& operator=(const Patient&) = delete;
 
@@ -72,12 +77,14 @@ class Patient {
   const Corpus& corpus;
   const Config config, sick;  // as it was said, resolved; and with what its faults change
   const RunFaults faults;
+  const std::int64_t step;  // updates that were applied
   DecoderSpec spec;
   const Feed feed;
   ParamStore<float> store;
-  std::vector<std::int32_t> x, y;  // the first sequences of the run's first batch
+  std::vector<std::int32_t> x, y;  // the first sequences of the run's next batch
 
  private:
+  Patient(const Config&, const Components&, const Corpus&, std::optional<Opened>);
   Plan<float>& plan(Mode mode) { return mode == Mode::train ? train_ : eval_; }
   ThreadPool pool_{1};
   ProbeSet probes_;

@@ -292,8 +292,10 @@ class Trainer {
 
   // False: the run ends here.
   bool one_step(TraceWriter& trace) {
-    const bool probed = observers_.write && config_.probe.every > 0 && step_ % config_.probe.every == 0;
+    const auto due = [&](std::int64_t every) { return observers_.write && every > 0 && step_ % every == 0; };
+    const bool all = due(config_.probe.all_every), probed = all || due(config_.probe.every);
     plan_.observe(probed);
+    if (probed && observers_.choose) observers_.choose(all);
     feed_.fill(step_, 0, x_, y_);
     const double t0 = now_s();
     const LossResult loss = plan_.loss_and_grad(x_, y_, {step_, step_ * t_.batch_size * t_.accumulate});
@@ -308,7 +310,8 @@ class Trainer {
     const Clipped clipped = optimizer_->update(store_, plan_.grads(), norm, rate, pool_);
     store_narrowly();
     plan_.commit();
-    if (probed && observers_.updated) observers_.updated(store_.layout(), before_, store_.values());
+    if (probed && observers_.updated)
+      observers_.updated(store_.layout(), before_, store_.values(), plan_.grads());
     trained_s_ += now_s() - t0;
     ++trained_steps_;
 

@@ -42,8 +42,11 @@ struct RunStart {
 /// What measures a run while it trains. plumb/probe/ has the ones there are.
 struct Observers {
   std::vector<Hook<float>*> hooks;  // of the training plan, at every `probe.every`-th step
-  /// Told the parameters before and after the update of a probed step; empty: nobody asks.
-  std::function<void(const ParamLayout&, std::span<const float> before, std::span<const float> after)>
+  /// Told before a probed step whether the costly measurements are due too (`probe.all_every`).
+  std::function<void(bool all)> choose;
+  /// Told the parameters before and after the update of a probed step, and the gradients; empty: nobody asks.
+  std::function<void(const ParamLayout&, std::span<const float> before, std::span<const float> after,
+                     std::span<const float> grads)>
       updated;
   std::function<void(StepRow&)> write;  // adds what was measured to a trace row
 };

@@ -113,7 +113,7 @@ struct Observed {
   std::vector<std::unique_ptr<Probe>> probes;
   Catcher catcher;
   StepRow row;
-  std::vector<float> before, after;
+  std::vector<float> before, after, grads;
   ParamLayout layout;
 
   explicit Observed(int threads, int recompute = 0) {
@@ -129,11 +129,12 @@ struct Observed {
     for (std::int64_t step = 0; step < 2; ++step) {
       rig.step({step, step * batch});
       before.assign(rig.store.values().begin(), rig.store.values().end());
+      grads.assign(rig.plan.grads().begin(), rig.plan.grads().end());
       optimizer->update(rig.store, rig.plan.grads(), rig.plan.grad_norm(), {1e-2, 1}, rig.pool);
       rig.plan.commit();
       after.assign(rig.store.values().begin(), rig.store.values().end());
       for (const auto& p : probes)
-        if (p->watches_update()) p->updated(layout, before, after);
+        if (p->watches_update()) p->updated(layout, before, after, grads);
     }
     for (const auto& p : probes) p->write(row);
   }
@@ -215,6 +216,7 @@ TEST(Probes, ABlockWithoutWeightsAndAScaledOne) {
                    {{.name = "blocks.0.a.weight", .shape = {three, eight}, .layer = 0}, {}, 24},
                    {{.name = "blocks.0.a.bias", .shape = {three}, .layer = 0}, {}, 48},
                    {{.name = "blocks.0.b.weight", .shape = {eight, three}, .layer = 0}, {}, 51}};
+  const std::vector<float> grads(75, 1);
   std::vector<float> before(75, 2), after(75, 3);
   for (std::size_t i = 24; i < 48; ++i) after[i] = 2;  // only b moves, by half: sqrt(24 · 1) / sqrt(48 · 4)
   DecoderSpec s;
@@ -222,7 +224,7 @@ TEST(Probes, ABlockWithoutWeightsAndAScaledOne) {
   StepRow row;
   for (const ProbeEntry& e : probe_table()) {
     const auto p = e.make(s);
-    p->updated(layout, before, after);
+    p->updated(layout, before, after, grads);
     p->write(row);
   }
   ASSERT_EQ(row.layers.size(), 2U);
@@ -287,7 +289,7 @@ TEST(Probes, LeaveOutWhatWasNotSeen) {
 TEST(Probes, AnUpdateCountsForItsOwnStepOnly) {
   for (const ProbeEntry& e : probe_table()) {
     const auto p = e.make(observed().spec);
-    p->updated(observed().layout, observed().before, observed().after);
+    p->updated(observed().layout, observed().before, observed().after, observed().grads);
     p->begin(1);
     StepRow row;
     p->write(row);
@@ -346,7 +348,7 @@ TEST(Probes, OnlyTheRowIsAllocated) {
   auto step = [&] {
     rig.step();
     for (const auto& p : probes)
-      if (p->watches_update()) p->updated(rig.store.layout(), before, rig.store.values());
+      if (p->watches_update()) p->updated(rig.store.layout(), before, rig.store.values(), rig.plan.grads());
   };
   step();
   EXPECT_EQ(test::allocations_of_ours([&] {
