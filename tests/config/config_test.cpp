@@ -67,7 +67,7 @@ TEST(Config, NamesTheNearestKeyAndSection) {
             "unknown key 'model.kind' (run.toml:2); did you mean 'model.attention.kind'?");
   EXPECT_EQ(refusal("lr = 1\n"), "unknown key 'lr' (run.toml:1); did you mean 'train.lr'?");
   EXPECT_EQ(refusal("[probe]\nquantum = 1\n"),
-            "unknown key 'probe.quantum' (run.toml:2); known in its section: every");
+            "unknown key 'probe.quantum' (run.toml:2); known in its section: every, all_every");
   EXPECT_EQ(refusal("[logging]\nlevel = 'x'\n"),
             "unknown section [logging] (run.toml:1); known: model, model.attention, model.ffn, model.rope, "
             "init, train, "
@@ -221,11 +221,11 @@ TEST(Config, DumpShowsHelpAndWhatDiffers) {
   Config c;
   set_value(c, "probe.every=5");
   const std::string plain = dump_toml(c, false), full = dump_toml(c, true);
-  EXPECT_NE(plain.find("\n\n[probe]\nevery = 5\n\n"), std::string::npos) << plain;
+  EXPECT_NE(plain.find("\n\n[probe]\nevery = 5\nall_every = 100\n\n"), std::string::npos) << plain;
   EXPECT_NE(
       full.find(
           "\n\n[probe]\nevery = 5                       # steps between probe rows in the trace; 0: none "
-          "[changed from 25]\n\n"),
+          "[changed from 25]\n"),
       std::string::npos)
       << full;
   EXPECT_NE(full.find("\n# d_head =                      # width of a head; default: d_model / n_head\n"),
