@@ -8,16 +8,18 @@
 namespace plumb {
 namespace {
 namespace head_zero_cause {
-constexpr double least = 0.1;  // of the learning rate
+constexpr double least = 0.75;  // of the learning rate that the config gives it
 
 std::optional<Finding> look(const Evidence& e) {
   const auto logits = e.number("logit_rms"), read = e.number("head_input_rms"),
              moves = e.number("moves_by_role", "readout");
-  if (logits && *logits == 0 && read && *read > 0 && moves && *moves < least)
+  const double asked = e.value("train.lr_scale.readout").value_or(1);
+  if (logits && *logits == 0 && read && *read > 0 && moves && *moves < least * asked)
     return Finding{.where = "the head",
                    .confidence = 0.97,
-                   .why = "The logits are all 0, and the head does not learn.",
-                   .clues = {{"logit_rms", 0, 0, 0}, {"moves_by_role.readout", *moves, least, 0}}};
+                   .why = fmt::format(
+                       "The logits are all 0, and the head learns at {:.2g} of the learning rate.", *moves),
+                   .clues = {{"logit_rms", 0, 0, 0}, {"moves_by_role.readout", *moves, least * asked, 0}}};
   const Series std = e.series("logit_std");
   if (!std.empty() && std.steps.back() >= 10 && std.last() == 0)
     return Finding{.where = "the head",
@@ -36,8 +38,10 @@ extern constexpr DoctorEntry head_zero = {
     .what = "the head is zero and stays zero",
     .symptom = "All logits are equal at every step; the loss is ln V and does not move.",
     .test =
-        "The logits are 0 although the head reads something, and the head does not move when its gradient is "
-        "known to be there; or, in a trace, logits without deviation after ten steps.",
+        "The logits are 0 although the head reads something, and with a gradient that is known the head "
+        "moves by "
+        "less than three quarters of what its learning rate is; or, in a trace, logits without deviation "
+        "after ten steps.",
     .alike = "A head that starts at zero and learns (zero_last, Fixup) is healthy.",
     .mend = "Let the head learn: draw it, and give it a learning rate.",
     .needs = "logit_rms, moves_by_role",

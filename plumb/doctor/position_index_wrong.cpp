@@ -16,6 +16,12 @@ std::optional<Finding> look(const Evidence& e) {
                    .confidence = 0.95,
                    .why = fmt::format("Positions repeat after {:.0f}.", *period),
                    .clues = {{"position_period", *period, 0, 0}}};
+  if (e.flag("positions_told") == false && e.number("position_rows_used") == 1 &&
+      e.number("position_last_row") == 0 && e.number("position_table_rows").value_or(0) > 1)
+    return Finding{.where = "the position code",
+                   .confidence = 0.95,
+                   .why = "Every position reads the first row of the table.",
+                   .clues = {{"position_rows_used", 1, 2, 0}}};
   if (const auto first = e.number("position_first"); first && *first != 0)
     return Finding{.where = "the position code",
                    .confidence = 0.9,

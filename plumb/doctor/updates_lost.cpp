@@ -11,12 +11,15 @@ namespace updates_lost_cause {
 constexpr double least = 0.9;
 
 std::optional<Finding> look(const Evidence& e) {
-  const auto kept = e.number("updates_kept");
-  if (!kept || !(*kept < least)) return {};
+  const auto at_peak = e.number("updates_kept"), late = e.number("updates_kept_late");
+  const bool lost = at_peak && *at_peak < least, lost_later = !lost && late && *late < least;
+  if (!lost && !lost_later) return {};
+  const double kept = lost ? *at_peak : *late;
   return Finding{.where = "the parameters",
-                 .confidence = 0.93,
-                 .why = fmt::format("Only {:.0f} % of the weights change in an update.", 100 * *kept),
-                 .clues = {{"updates_kept", *kept, least, 0}},
+                 .confidence = lost ? 0.93 : 0.8,
+                 .why = fmt::format("Only {:.0f} % of the weights change in an update{}.", 100 * kept,
+                                    lost ? "" : " when four fifths of the run are over"),
+                 .clues = {{lost ? "updates_kept" : "updates_kept_late", kept, least, 0}},
                  .patch = e.text("train.precision") == "bf16_pure" || e.text("train.precision") == "fp16_pure"
                               ? Patch{{"train.precision", "fp32"}}
                               : Patch{}};
@@ -31,8 +34,9 @@ extern constexpr DoctorEntry updates_lost = {
     .what = "updates are smaller than the parameters' precision",
     .symptom = "The loss stops falling early, most of all late in the schedule.",
     .test =
-        "After one update at the peak, fewer than nine in ten of the weights that have a gradient have "
-        "changed.",
+        "After one update at the peak, or at the rate that the schedule has when four fifths of the run are "
+        "over, "
+        "fewer than nine in ten of the weights that have a gradient have changed.",
     .alike = "lr_too_low changes all weights, by little.",
     .mend = "Keep master weights in fp32.",
     .needs = "updates_kept",

@@ -2,9 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <future>
+#include <optional>
 
 #include "plumb/base/error.h"
+#include "plumb/doctor/evidence.h"
+#include "plumb/study/pilot.h"
 #include "plumb/version.h"
 
 namespace plumb {
@@ -15,6 +20,16 @@ Json config_without_faults(const Config& resolved) {
   Config plain = resolved;
   plain.fault = {};
   return config_to_json(plain);
+}
+
+// A norm on the identity path, as it was measured: then a rate that others bear may be too high.
+bool path_is_normed(const Trace& t) {
+  const auto most = [&](std::string_view fact) {
+    double m = 0;
+    for (const double v : Evidence(t).numbers(fact)) m = v > m ? v : m;
+    return m;
+  };
+  return std::max(most("path_normed_sum"), most("path_normed_skip")) > 0.5;
 }
 
 }  // namespace
@@ -63,6 +78,13 @@ Trace audit(const Config& config, const Components& components, const Corpus& co
   audit_weights(p, facts);
   stage("the residual stream");
   audit_paths(p, facts);
+  std::optional<Pilot> pilot;
+  std::future<PilotCourse> piloted;
+  if (o.ramp && path_is_normed(t)) {
+    stage("a short training at the peak rate, beside the rest: a norm stands on the residual path");
+    pilot.emplace(p);
+    piloted = std::async(std::launch::async, [&] { return pilot->run(o.interrupted); });
+  }
   stage("the norms");
   audit_norms(p, facts);
   stage("attention and positions");
@@ -79,6 +101,13 @@ Trace audit(const Config& config, const Components& components, const Corpus& co
   if (o.resume) {
     stage("a run that is interrupted and resumed");
     audit_resume(p, facts, o.interrupted);
+  }
+  if (piloted.valid()) {
+    stage("waiting for the short training");
+    const PilotCourse c = piloted.get();
+    facts.add("pilot_step", c.step);
+    facts.add("pilot_loss", c.loss);
+    facts.add("pilot_kl", c.kl);
   }
   return t;
 }

@@ -88,6 +88,7 @@ void audit_data(Patient& p, FactSheet& facts) {
   audit_validation(p, facts);
   audit_repeats(p, facts);
   facts.add("train_tokens", p.feed.train_tokens());
+  facts.add("val_tokens", p.feed.val_tokens());
 }
 
 }  // namespace plumb

@@ -88,6 +88,14 @@ void audit_ends(Patient& p, const Seen& base, FactSheet& facts) {
   if (const Grid<float>* a = once.find("logits"), *b = again.find("logits"); a && b) {
     facts.add("output_variation", variation(*a));
     facts.add("eval_repeats", a->data == b->data);
+    // Of an empty stream the head has nothing to say: what is left was put in behind the blocks.
+    const std::string last = block_point(p.spec.n_layer - 1, ".out");
+    const Seen silent = p.pass(Mode::eval, [&](std::string_view point, View<float> v, std::int64_t) {
+      if (point != last) return;
+      for (std::int64_t i = 0; i < v.rows; ++i) std::fill_n(v.row(i), v.cols, 0.0F);
+    });
+    if (const double left = rms(*silent.find("logits")); rms(*a) > 0 && std::isfinite(left))
+      facts.add("head_offset", left / rms(*a));
   }
   const bool own_head = std::ranges::any_of(p.store.layout().params, [](const ParamInfo& i) {
     return i.spec.role == Role::readout && i.spec.shape.dims.size() == 2;

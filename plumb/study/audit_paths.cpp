@@ -16,12 +16,10 @@ namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 constexpr double largest_misfit = 0.02;  // of the stream's rms; what rounding and eps leave is far below
-constexpr std::size_t n_term = 3;
+constexpr std::size_t most_terms = 4;
 
-Grid<float> sum(const Grid<float>& a, const Grid<float>& b) {
-  Grid<float> s = a;
+void add_to(Grid<float>& s, const Grid<float>& b) {
   for (std::size_t i = 0; i < s.data.size(); ++i) s.data[i] += b.data[i];
-  return s;
 }
 
 // Each row with mean 0 (LayerNorm) and root mean square 1.
@@ -50,22 +48,23 @@ double dot(const Grid<float>& a, const Grid<float>& b) {
 }
 
 // Solves A c = r by Gaussian elimination; terms that others make up already are left out (0).
-std::array<double, n_term> solved(std::array<std::array<double, n_term + 1>, n_term> a) {
-  std::array<double, n_term> c{};
-  std::array<bool, n_term> used{};
-  std::array<double, n_term> scale{};
-  for (std::size_t i = 0; i < n_term; ++i) scale[i] = a[i][i];
-  for (std::size_t i = 0; i < n_term; ++i) {
+using Row = std::array<double, most_terms + 1>;  // n coefficients, then the right side
+std::array<double, most_terms> solved(std::array<Row, most_terms> a, std::size_t n) {
+  std::array<double, most_terms> c{};
+  std::array<bool, most_terms> used{};
+  std::array<double, most_terms> scale{};
+  for (std::size_t i = 0; i < n; ++i) scale[i] = a[i][i];
+  for (std::size_t i = 0; i < n; ++i) {
     if (!(a[i][i] > 1e-5 * scale[i]) || scale[i] <= 0) continue;
     used[i] = true;
-    for (std::size_t k = 0; k < n_term; ++k) {
+    for (std::size_t k = 0; k < n; ++k) {
       if (k == i) continue;
       const double by = a[k][i] / a[i][i];
-      for (std::size_t j = 0; j <= n_term; ++j) a[k][j] -= by * a[i][j];
+      for (std::size_t j = 0; j <= n; ++j) a[k][j] -= by * a[i][j];
     }
   }
-  for (std::size_t i = 0; i < n_term; ++i)
-    if (used[i]) c[i] = a[i][n_term] / a[i][i];
+  for (std::size_t i = 0; i < n; ++i)
+    if (used[i]) c[i] = a[i][n] / a[i][i];
   return c;
 }
 
@@ -73,30 +72,38 @@ struct Fit {
   double skip = nan, normed_skip = nan, normed_sum = nan;
 };
 
-// The best of the sums of stream, write and one normalised stream: of small writes N(x + w) is nearly N(x) + w / rms(x), so
-// that the two norms cannot be told apart in one fit.
-Fit fitted(const Grid<float>& before, const Grid<float>& write, const Grid<float>& after) {
+// The best of the sums of stream, writes and one normalised stream: of small writes N(x + w) is nearly N(x) + w / rms(x), so
+// that the two norms cannot be told apart in one fit. Where branches are parallel each write is a term: one may be lost.
+Fit fitted(const Grid<float>& before, const std::vector<const Grid<float>*>& writes,
+           const Grid<float>& after) {
   Fit best;
-  if (before.data.size() != after.data.size() || write.data.size() != after.data.size()) return best;
+  std::vector<const Grid<float>*> terms{&before};
+  terms.insert(terms.end(), writes.begin(), writes.end());
+  for (const Grid<float>* t : terms)
+    if (t->data.size() != after.data.size()) return best;
   double least = largest_misfit * largest_misfit * dot(after, after);
-  const Grid<float> both = sum(before, write);
+  Grid<float> both = before;
+  for (const Grid<float>* w : writes) add_to(both, *w);
+  const std::size_t last = terms.size(), n = last + 1;
   for (const bool centred : {true, false})
     for (const bool of_sum : {false, true}) {
-      const std::array<Grid<float>, n_term> terms{before, write, normalised(of_sum ? both : before, centred)};
-      std::array<std::array<double, n_term + 1>, n_term> a{};
-      for (std::size_t i = 0; i < n_term; ++i) {
-        for (std::size_t j = 0; j < n_term; ++j) a[i][j] = dot(terms[i], terms[j]);
-        a[i][n_term] = dot(terms[i], after);
+      const Grid<float> normed = normalised(of_sum ? both : before, centred);
+      terms.resize(last);
+      terms.push_back(&normed);
+      std::array<Row, most_terms> a{};
+      for (std::size_t i = 0; i < n; ++i) {
+        for (std::size_t j = 0; j < n; ++j) a[i][j] = dot(*terms[i], *terms[j]);
+        a[i][n] = dot(*terms[i], after);
       }
-      const auto c = solved(a);
+      const auto c = solved(a, n);
       double misfit = 0;
       for (std::size_t e = 0; e < after.data.size(); ++e) {
         double v = after.data[e];
-        for (std::size_t i = 0; i < n_term; ++i) v -= c[i] * static_cast<double>(terms[i].data[e]);
+        for (std::size_t i = 0; i < n; ++i) v -= c[i] * static_cast<double>(terms[i]->data[e]);
         misfit += v * v;
       }
       // Without a norm in the sum all four are the same, and the first is as good as any.
-      if (misfit < least) least = misfit, best = {c[0], of_sum ? 0 : c[2], of_sum ? c[2] : 0};
+      if (misfit < least) least = misfit, best = {c[0], of_sum ? 0 : c[last], of_sum ? c[last] : 0};
     }
   return best;
 }
@@ -112,7 +119,7 @@ double share(const Grid<float>& g, bool (*is)(float)) {
 void audit_paths(Patient& p, FactSheet& facts) {
   const Seen s = p.pass(Mode::train);
   std::vector<double> skip, normed_skip, normed_sum;
-  std::vector<double> narrow, zeros, write_over_branch;
+  std::vector<double> narrow, zeros, write_over_branch, write_rms;
   const auto ratio = [](const Grid<float>* a, const Grid<float>* b) {
     return a && b && rms(*b) > 0 ? rms(*a) / rms(*b) : nan;
   };
@@ -122,9 +129,9 @@ void audit_paths(Patient& p, FactSheet& facts) {
           *ffn = at(".ffn.write");
     Fit a, f;
     if (in && out && attn && ffn && mid) {
-      a = fitted(*in, *attn, *mid), f = fitted(*mid, *ffn, *out);
-    } else if (in && out && attn && ffn && attn->data.size() == ffn->data.size()) {
-      a = f = fitted(*in, sum(*attn, *ffn), *out);  // parallel
+      a = fitted(*in, {attn}, *mid), f = fitted(*mid, {ffn}, *out);
+    } else if (in && out && attn && ffn) {
+      a = f = fitted(*in, {attn, ffn}, *out);  // parallel
     }
     for (const Fit& one : {a, f})
       skip.push_back(one.skip), normed_skip.push_back(one.normed_skip), normed_sum.push_back(one.normed_sum);
@@ -132,6 +139,7 @@ void audit_paths(Patient& p, FactSheet& facts) {
     zeros.push_back(out ? share(*out, [](float v) { return v == 0; }) : nan);
     write_over_branch.push_back(ratio(attn, at(".attn.out")));
     write_over_branch.push_back(ratio(ffn, at(".ffn.out")));
+    for (const Grid<float>* w : {attn, ffn}) write_rms.push_back(w ? rms(*w) : nan);
   }
   facts.add("path_skip", skip);
   facts.add("path_normed_skip", normed_skip);
@@ -139,6 +147,7 @@ void audit_paths(Patient& p, FactSheet& facts) {
   facts.add("stream_in_bf16", narrow);
   facts.add("stream_zeros", zeros);
   facts.add("write_over_branch", write_over_branch);
+  facts.add("write_rms", write_rms);
 }
 
 }  // namespace plumb

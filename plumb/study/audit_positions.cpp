@@ -24,6 +24,24 @@ std::int64_t period_of(const std::vector<Signature>& s) {
   return 0;
 }
 
+// Which rows of a table of positions have a gradient? One row of many: every position reads it.
+void audit_table(const Patient& p, FactSheet& facts) {
+  for (const ParamInfo& i : p.store.layout().params) {
+    if (i.spec.role != Role::pos_embed || i.spec.shape.dims.size() != 2) continue;
+    const View<float> table = p.store.view(i);
+    std::int64_t used = 0, last = -1;
+    for (std::int64_t r = 0; r < table.rows; ++r) {
+      const auto row = p.grads().subspan(static_cast<std::size_t>(i.offset + r * table.cols),
+                                         static_cast<std::size_t>(table.cols));
+      if (std::ranges::any_of(row, [](float g) { return g != 0; })) ++used, last = r;
+    }
+    facts.add("position_table_rows", table.rows);
+    facts.add("position_rows_used", used);
+    facts.add("position_last_row", last);
+    return;
+  }
+}
+
 }  // namespace
 
 void audit_positions(Patient& p, FactSheet& facts) {
@@ -50,6 +68,7 @@ void audit_positions(Patient& p, FactSheet& facts) {
     }
   }
   facts.add("positions_told", !all_equal(at));
+  audit_table(p, facts);
   if (all_equal(at)) return;
   facts.add("position_period", period_of(at));
   std::int64_t tail = 1, shortest = static_cast<std::int64_t>(t), run = 1;

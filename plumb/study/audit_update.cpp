@@ -67,14 +67,19 @@ void audit_rates(const Patient& p, const Rate& peak, FactSheet& facts) {
     }
 }
 
+struct Moved {
+  double kept = std::nan(""),
+         ratio = std::nan("");  // share of the weights that change; size over the weights'
+};
+
 // The batch's own gradient: which parameters that have one do not change?
-void audit_step(const Patient& p, const Rate& peak, FactSheet& facts) {
+Moved first_update(const Patient& p, const Rate& rate) {
   Bench b(p);
   std::ranges::copy(p.store.values(), b.store.values().begin());
   std::ranges::copy(p.grads(), b.grads.begin());
   double squares = 0;
   for (const float g : b.grads) squares += static_cast<double>(g) * static_cast<double>(g);
-  b.update(std::sqrt(squares), peak);
+  b.update(std::sqrt(squares), rate);
   const std::span<float> all = b.store.values();
   const auto n = static_cast<std::int64_t>(all.size());
   round_to(storage_format(precision_of(p.sick.train.precision)), {all.data(), 1, n, n});
@@ -90,8 +95,19 @@ void audit_step(const Patient& p, const Rate& peak, FactSheet& facts) {
       ++asked, moved += after != before;
     }
   }
-  if (asked > 0) facts.add("updates_kept", static_cast<double>(moved) / static_cast<double>(asked));
-  if (size > 0) facts.add("first_update_ratio", std::sqrt(change / size));
+  Moved m;
+  if (asked > 0) m.kept = static_cast<double>(moved) / static_cast<double>(asked);
+  if (size > 0) m.ratio = std::sqrt(change / size);
+  return m;
+}
+
+// At the peak, and when four fifths of the run are over and the rate has come down.
+void audit_step(const Patient& p, const Rate& peak, FactSheet& facts) {
+  const Moved first = first_update(p, peak),
+              late = first_update(p, rate_at(p.sick.train, p.sick.train.steps * 4 / 5));
+  if (!std::isnan(first.kept)) facts.add("updates_kept", first.kept);
+  if (!std::isnan(late.kept)) facts.add("updates_kept_late", late.kept);
+  if (!std::isnan(first.ratio)) facts.add("first_update_ratio", first.ratio);
 }
 
 }  // namespace
@@ -104,12 +120,13 @@ void audit_update(Patient& p, FactSheet& facts) {
   facts.add("lr_first", rate_at(p.sick.train, 0).lr);
   facts.add("lr_first_declared", rate_at(p.config.train, 0).lr);
   facts.add("lr_peak", p.sick.train.lr);
-  double most = 0;
+  double most = 0, sum = 0;
   for (std::int64_t s = 0; s < p.sick.train.steps; ++s) {
     Rate r = rate_at(p.sick.train, s);
     if (s == p.sick.train.steps / 2) r.lr *= p.faults.spike;
-    most = std::max(most, r.lr);
+    most = std::max(most, r.lr), sum += r.lr;
   }
+  facts.add("lr_sum", sum);
   facts.add("lr_most", most);
 }
 
