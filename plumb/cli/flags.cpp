@@ -195,9 +195,15 @@ constexpr Command commands[] = {
      "plumb check\n  plumb check d rope\n  plumb check --json", "NAME",
      "one or more of a to f, norms, rope, causality, cache …; without one, all", check_command, nullptr,
      false},
-    {"explain", "What a component is: formula, purpose, pitfalls, paper, its keys, and a worked example.",
-     "plumb explain\n  plumb explain rms\n  plumb explain position", "NAME",
-     "of a component or a family; without one, what there is", explain_command, nullptr, false},
+    {"explain",
+     "What a component is: formula, purpose, pitfalls, paper, its keys, and a worked example; and what one "
+     "sees may come "
+     "from.",
+     "plumb explain\n  plumb explain rms\n  plumb explain position\n  plumb explain the loss is stuck at ln "
+     "V",
+     "NAME|WORDS",
+     "a component, a family, a cause or a symptom; or what is seen, in words; without one, what there is",
+     explain_command, nullptr, false},
     {"bench", "Speed beside this machine's own limits.",
      "plumb bench step\n  plumb bench probes\n  plumb bench norms\n  plumb bench step --peer "
      "'/usr/bin/python3 "

@@ -168,7 +168,7 @@ CASES = [
      '{dir}/a.toml is a config; `plumb inspect` reads a model; look at the config\'s with `plumb profile {dir}/a.toml`'),
     ('params {dir}/run/trace.jsonl',
      '{dir}/run/trace.jsonl is a trace or a log, and no config; `plumb compare {dir}/run/trace.jsonl OTHER` reads it'),
-    ('explain foo', "no component or cause is called 'foo'; `plumb explain` lists them"),
+    ('explain foo', "no component, cause or symptom is called 'foo'; `plumb explain` lists them"),
     ('train --set train.batch=3', "unknown key 'train.batch' (--set); did you mean 'train.batch_size'?"),
     ('profile {dir}/run {dir}/run', 'name one config, run or checkpoint: `plumb profile runs/…`'),
     ('compare {dir}/run', 'name at least two runs: `plumb compare runs/a runs/b`'),
