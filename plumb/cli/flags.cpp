@@ -95,6 +95,13 @@ void doctor_options(CLI::App& sub, Flags& f) {
   sub.add_option("--out", f.out, "with --self-test: the Markdown page to write");
 }
 
+void bisect_options(CLI::App& sub, Flags& f) {
+  sub.add_option("--steps", f.bisect_steps, "steps of each run")
+      ->check(CLI::Range(std::int64_t{20}, std::int64_t{1'000'000}));
+  sub.add_option("--seeds", f.seeds, "runs of each config, whose losses are paired")
+      ->check(CLI::Range(3, 30));
+}
+
 void measure_options(CLI::App& sub, Flags& f) {
   sub.add_option("--layer", f.layer, "only this block, from 0; default: all")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000}));
@@ -169,6 +176,12 @@ constexpr Command commands[] = {
      "my.toml --confirm\n  plumb doctor "
      "--self-test --salt today",
      "CONFIG|RUN|TRACE", "what to look at; without one, the defaults", doctor_command, doctor_options},
+    {"bisect",
+     "Which of the settings that differ between a good and a bad config hurts: paired short runs from the "
+     "same "
+     "seeds, each setting in and out by itself, or by halves when they are many.",
+     "plumb bisect good.toml bad.toml\n  plumb bisect runs/good runs/bad --steps 400 --seeds 5", "GOOD BAD",
+     "two configs or run folders", bisect_command, bisect_options},
     {"runs", "Lists the runs there are; `runs du` by size; `runs rm RUN` deletes.",
      "plumb runs\n  plumb runs post done\n  plumb runs du\n  plumb runs rm runs/first", "QUERY",
      "words that path, status or settings must contain; or du; or rm and folders", runs_command, runs_options,
@@ -182,9 +195,15 @@ constexpr Command commands[] = {
      "plumb check\n  plumb check d rope\n  plumb check --json", "NAME",
      "one or more of a to f, norms, rope, causality, cache …; without one, all", check_command, nullptr,
      false},
-    {"explain", "What a component is: formula, purpose, pitfalls, paper, its keys, and a worked example.",
-     "plumb explain\n  plumb explain rms\n  plumb explain position", "NAME",
-     "of a component or a family; without one, what there is", explain_command, nullptr, false},
+    {"explain",
+     "What a component is: formula, purpose, pitfalls, paper, its keys, and a worked example; and what one "
+     "sees may come "
+     "from.",
+     "plumb explain\n  plumb explain rms\n  plumb explain position\n  plumb explain the loss is stuck at ln "
+     "V",
+     "NAME|WORDS",
+     "a component, a family, a cause or a symptom; or what is seen, in words; without one, what there is",
+     explain_command, nullptr, false},
     {"bench", "Speed beside this machine's own limits.",
      "plumb bench step\n  plumb bench probes\n  plumb bench norms\n  plumb bench step --peer "
      "'/usr/bin/python3 "

@@ -46,6 +46,9 @@ struct Flags {
   std::int64_t confirm_steps = 200;
   std::string salt = "plumb";
   int cases = 3, healthy = 100;
+  // bisect
+  std::int64_t bisect_steps = 200;
+  int seeds = 3;
   // measure
   std::int64_t layer = -1, top = 5;
   // runs
@@ -97,6 +100,7 @@ int inspect_command(const Flags&);
 int measure_command(const Flags&);
 int compare_command(const Flags&);
 int doctor_command(const Flags&);
+int bisect_command(const Flags&);
 int runs_command(const Flags&);
 int init_command(const Flags&);
 int check_command(const Flags&);

@@ -53,6 +53,7 @@ extern constexpr DoctorEntry attention_logits_exploding = {
         "Normalise queries and keys (model.attention.qk_norm = \"rms\"), cap the scores, lower the learning "
         "rate.",
     .needs = "attn_max_logit, moves_by_role",
+    .shows = "nan_rising 4, seed_dependent 5, spikes 5, diverges 5",
     .explains = "",
     .look = attention_logits_exploding_cause::look,
 };

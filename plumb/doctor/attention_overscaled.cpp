@@ -33,6 +33,7 @@ extern constexpr DoctorEntry attention_overscaled = {
     .alike = "",
     .mend = "Divide scores by sqrt(d_head) once.",
     .needs = "score_scale",
+    .shows = "slightly_worse 3, worse_with_length 5",
     .explains = "",
     .look = attention_overscaled_cause::look,
 };

@@ -36,6 +36,7 @@ extern constexpr DoctorEntry attention_unscaled = {
     .alike = "attention_logits_exploding starts with scores of the right size.",
     .mend = "Divide scores by sqrt(d_head) (model.attention.scale = \"sqrt\").",
     .needs = "score_scale",
+    .shows = "nan_rising 8, slightly_worse 2, diverges 8, import_differs 7",
     .explains = "attention_logits_exploding",
     .look = attention_unscaled_cause::look,
 };

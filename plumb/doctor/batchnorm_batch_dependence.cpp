@@ -31,6 +31,7 @@ extern constexpr DoctorEntry batchnorm_batch_dependence = {
     .alike = "norm_wrong_axis couples positions of one sequence only.",
     .mend = "Use a norm of each position by itself (layer, rms).",
     .needs = "train_depends_on_batch",
+    .shows = "too_good 5, validation_rises 2, train_eval_differ 3",
     .explains = "causal_leak, norm_wrong_axis",
     .look = batchnorm_batch_dependence_cause::look,
 };

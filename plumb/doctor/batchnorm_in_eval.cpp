@@ -29,6 +29,7 @@ extern constexpr DoctorEntry batchnorm_in_eval = {
     .alike = "batchnorm_batch_dependence is the same in training.",
     .mend = "Evaluate with the running statistics (model.eval()).",
     .needs = "eval_depends_on_batch",
+    .shows = "train_eval_differ 2",
     .explains = "causal_leak, batchnorm_batch_dependence, norm_wrong_axis",
     .look = batchnorm_in_eval_cause::look,
 };

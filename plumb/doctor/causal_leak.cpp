@@ -41,6 +41,7 @@ extern constexpr DoctorEntry causal_leak = {
         "named instead.",
     .mend = "Mask keys after the query with -inf, on every path (training, evaluation, cache).",
     .needs = "causal",
+    .shows = "too_good 1",
     .explains = "labels_shifted, evaluated_on_training_data",
     .look = causal_leak_cause::look,
 };

@@ -32,6 +32,7 @@ extern constexpr DoctorEntry clip_after_step = {
     .alike = "",
     .mend = "Clip between backward and the optimiser's step.",
     .needs = "clip_seen, clip_declared",
+    .shows = "nan_rising 3, slightly_worse 13, spikes 2, diverges 3",
     .explains = "",
     .look = clip_after_step_cause::look,
 };

@@ -52,6 +52,7 @@ extern constexpr DoctorEntry constant_output = {
     .alike = "It follows from many deeper causes, which are named instead.",
     .mend = "Look at the stream block by block: where do the positions become alike?",
     .needs = "output_variation, adjacent_kl",
+    .shows = "stuck_unigram 2",
     .explains = "underfitting, layer_unused, lr_too_low",
     .look = constant_output_cause::look,
 };

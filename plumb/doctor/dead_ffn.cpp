@@ -38,6 +38,7 @@ extern constexpr DoctorEntry dead_ffn = {
     .mend =
         "Look at the bias of the first matrix and at masks of the activation; leaky_relu or gelu do not die.",
     .needs = "dead_slots",
+    .shows = "slightly_worse 9, slow 8",
     .explains = "",
     .look = dead_ffn_cause::look,
 };

@@ -30,6 +30,7 @@ extern constexpr DoctorEntry decay_on_gains = {
     .alike = "",
     .mend = "Leave out of decay whatever is no matrix, by role.",
     .needs = "decay_of_others",
+    .shows = "slightly_worse 4",
     .explains = "",
     .look = decay_on_gains_cause::look,
 };

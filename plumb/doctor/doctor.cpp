@@ -12,16 +12,6 @@
 namespace plumb {
 namespace {
 
-std::vector<std::string> names_in(std::string_view list) {
-  std::vector<std::string> all;
-  while (!list.empty()) {
-    const auto comma = list.find(", ");
-    all.emplace_back(list.substr(0, comma));
-    list = comma == std::string_view::npos ? std::string_view() : list.substr(comma + 2);
-  }
-  return all;
-}
-
 bool among(std::string_view list, std::string_view name) {
   const auto all = names_in(list);
   return std::ranges::find(all, name) != all.end();
@@ -59,6 +49,16 @@ std::string health_of(const Evidence& e, std::string& because) {
 }
 
 }  // namespace
+
+std::vector<std::string> names_in(std::string_view list) {
+  std::vector<std::string> all;
+  while (!list.empty()) {
+    const auto comma = list.find(", ");
+    all.emplace_back(list.substr(0, comma));
+    list = comma == std::string_view::npos ? std::string_view() : list.substr(comma + 2);
+  }
+  return all;
+}
 
 std::int64_t Finding::first_step() const {
   std::int64_t step = std::numeric_limits<std::int64_t>::max();
@@ -199,46 +199,6 @@ std::string diagnosis_text(const Diagnosis& d, const std::vector<DoctorEntry>& t
   if (d.verdict != "healthy" && !d.missing.empty())
     out += "\n" + wrapped("Not recorded, so not looked at: " + join(d.missing) + ".", columns, 0) + "\n";
   if (!d.findings.empty()) out += "\n`plumb explain " + d.findings.front().cause + "` says more of it.\n";
-  return out;
-}
-
-namespace {
-
-// What there is to say of a cause, under its heading.
-std::vector<std::pair<std::string_view, std::string_view>> parts_of(const DoctorEntry& c) {
-  return {{"what one sees", c.symptom}, {"how it is found", c.test}, {"what looks alike", c.alike},
-          {"what to do", c.mend},       {"what it needs", c.needs},  {"what follows from it", c.explains}};
-}
-
-}  // namespace
-
-std::string cause_text(const DoctorEntry& c, int width) {
-  std::string out = fmt::format("{}: {}\n", c.name, c.what);
-  for (const auto& [title, text] : parts_of(c))
-    if (!text.empty())
-      out += fmt::format("\n{}\n{}\n", title, wrapped_behind("  ", text, static_cast<std::size_t>(width)));
-  return out;
-}
-
-Json cause_json(const DoctorEntry& c) {
-  Json j = Json::object();
-  j["name"] = std::string(c.name), j["what"] = std::string(c.what), j["symptom"] = std::string(c.symptom);
-  j["test"] = std::string(c.test), j["alike"] = std::string(c.alike), j["mend"] = std::string(c.mend);
-  j["needs"] = Json(names_in(c.needs)), j["explains"] = Json(names_in(c.explains));
-  return j;
-}
-
-std::string manual_markdown(const std::vector<DoctorEntry>& table) {
-  std::string out =
-      "# Why it does not train\n\nThe causes that `plumb doctor` knows, each with what one sees, the "
-      "measurement "
-      "that decides, what looks alike, and what to do. This page is made from the table of causes "
-      "(`plumb/doctor/`); `./run explain NAME` prints one of them.\n";
-  for (const DoctorEntry& c : table) {
-    out += fmt::format("\n## {}\n\n{}.\n\n| | |\n| --- | --- |\n", c.name, c.what);
-    for (const auto& [title, text] : parts_of(c))
-      if (!text.empty()) out += fmt::format("| {} | {} |\n", title, text);
-  }
   return out;
 }
 

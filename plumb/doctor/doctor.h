@@ -39,7 +39,9 @@ struct DoctorEntry {
   std::string_view test;        // which measurement decides, and where its threshold comes from
   std::string_view alike;       // what looks the same, and how they are told apart
   std::string_view mend;
-  std::string_view needs;     // facts and metrics; without them it is not looked for
+  std::string_view needs;  // facts and metrics; without them it is not looked for
+  std::string_view
+      shows;  // ids of plumb/report/symptoms.h, each with its place there: "spikes 1" is looked at first
   std::string_view explains;  // ids of what follows from it, which are not named then
   std::optional<Finding> (*look)(const Evidence&);
 };
@@ -59,10 +61,8 @@ Diagnosis diagnose(const Trace&, const std::vector<DoctorEntry>&);
 Json diagnosis_json(const Diagnosis&, const std::vector<DoctorEntry>&);
 /// For people, at most `width` columns.
 std::string diagnosis_text(const Diagnosis&, const std::vector<DoctorEntry>&, int width);
-/// One cause, for people; docs/manual.md of all.
-std::string cause_text(const DoctorEntry&, int width);
-Json cause_json(const DoctorEntry&);
-std::string manual_markdown(const std::vector<DoctorEntry>&);
+/// The names in a list such as `needs`: "a, b".
+std::vector<std::string> names_in(std::string_view list);
 
 // -- for the causes themselves
 

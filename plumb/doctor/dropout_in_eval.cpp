@@ -29,6 +29,7 @@ extern constexpr DoctorEntry dropout_in_eval = {
     .alike = "",
     .mend = "p = 0 in evaluation (model.eval(), also inside fused attention).",
     .needs = "eval_repeats",
+    .shows = "validation_rises 3, train_eval_differ 1",
     .explains = "",
     .look = dropout_in_eval_cause::look,
 };

@@ -34,6 +34,7 @@ extern constexpr DoctorEntry dropout_on_stream = {
     .alike = "Dropout of branches before the write leaves no zeros in the sum.",
     .mend = "Drop in the branches, before the write.",
     .needs = "stream_zeros",
+    .shows = "slightly_worse 11, worse_with_depth 6",
     .explains = "no_residual",
     .look = dropout_on_stream_cause::look,
 };

@@ -35,6 +35,7 @@ extern constexpr DoctorEntry dtype_drift = {
     .alike = "train.precision = \"bf16_pure\" has it everywhere.",
     .mend = "Cast the stream back, or keep it in one type.",
     .needs = "stream_in_bf16",
+    .shows = "nan_sudden 4, slightly_worse 15, import_differs 9",
     .explains = "",
     .look = dtype_drift_cause::look,
 };

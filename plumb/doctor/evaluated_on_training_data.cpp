@@ -36,6 +36,7 @@ extern constexpr DoctorEntry evaluated_on_training_data = {
     .alike = "Verse that repeats itself has some.",
     .mend = "Split before anything else; look for duplicates.",
     .needs = "validation_seen",
+    .shows = "too_good 6, train_eval_differ 6",
     .explains = "",
     .look = evaluated_on_training_data_cause::look,
 };

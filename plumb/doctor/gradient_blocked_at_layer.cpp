@@ -45,6 +45,7 @@ extern constexpr DoctorEntry gradient_blocked_at_layer = {
     .alike = "A gradient that falls evenly with depth has no such place.",
     .mend = "Look for a detach, a constant factor or a saturated function between the two blocks.",
     .needs = "grad_std",
+    .shows = "stuck_uniform 6, stuck_unigram 7, slow 7, worse_with_depth 7",
     .explains = "layer_unused, underfitting",
     .look = gradient_blocked_at_layer_cause::look,
 };

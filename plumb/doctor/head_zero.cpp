@@ -45,6 +45,7 @@ extern constexpr DoctorEntry head_zero = {
     .alike = "A head that starts at zero and learns (zero_last, Fixup) is healthy.",
     .mend = "Let the head learn: draw it, and give it a learning rate.",
     .needs = "logit_rms, moves_by_role",
+    .shows = "stuck_uniform 1",
     .explains =
         "constant_output, init_too_small, lr_too_low, underfitting, output_normalised, "
         "gradient_blocked_at_layer, updates_lost",

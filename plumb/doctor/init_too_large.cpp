@@ -50,6 +50,7 @@ extern constexpr DoctorEntry init_too_large = {
         "matrices.",
     .mend = "Draw with std 0.02, or 1/sqrt(fan_in).",
     .needs = "loss, baseline_uniform, weight_gain",
+    .shows = "nan_rising 7, diverges 4, first_loss 1",
     .explains = "lr_too_low, attention_logits_exploding, lr_too_high, attention_unscaled",
     .look = init_too_large_cause::look,
 };

@@ -39,6 +39,7 @@ extern constexpr DoctorEntry init_too_small = {
     .alike = "head_zero has weights of the usual size in the blocks.",
     .mend = "Draw with std 0.02, or 1/sqrt(fan_in).",
     .needs = "weight_gain",
+    .shows = "stuck_uniform 3, slow 6",
     .explains =
         "norm_eps_large, constant_output, lr_too_high, lr_too_low, layer_unused, updates_lost, "
         "gradient_blocked_at_layer, residual_scale_wrong, attention_unscaled, attention_overscaled",

@@ -31,6 +31,7 @@ extern constexpr DoctorEntry kv_head_mapping = {
     .alike = "",
     .mend = "Head h of the queries reads head h / (n_head / n_kv_head): repeat_interleave, not repeat.",
     .needs = "kv_heads_in_groups",
+    .shows = "import_differs 2",
     .explains = "",
     .look = kv_head_mapping_cause::look,
 };

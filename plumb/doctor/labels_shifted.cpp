@@ -30,6 +30,7 @@ extern constexpr DoctorEntry labels_shifted = {
     .alike = "causal_leak lowers the loss through the mask.",
     .mend = "Shift once, by one token: x = tokens[:-1], y = tokens[1:].",
     .needs = "target_offset",
+    .shows = "stuck_unigram 6, too_good 2, slightly_worse 16, first_loss 5",
     .explains = "evaluated_on_training_data",
     .look = labels_shifted_cause::look,
 };

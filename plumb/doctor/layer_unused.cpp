@@ -51,6 +51,7 @@ extern constexpr DoctorEntry layer_unused = {
     .alike = "All writes are 0 at the start of ReZero, SkipInit or zero_last: none stands out.",
     .mend = "Look at what multiplies that block's write.",
     .needs = "write_over_branch",
+    .shows = "slightly_worse 10",
     .explains = "",
     .look = layer_unused_cause::look,
 };

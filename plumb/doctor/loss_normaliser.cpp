@@ -31,6 +31,7 @@ extern constexpr DoctorEntry loss_normaliser = {
     .alike = "Auxiliary losses are not in it.",
     .mend = "Divide the sum over all micro-batches by the number of all counted tokens.",
     .needs = "loss_over_mean",
+    .shows = "too_good 7, slightly_worse 12, first_loss 3",
     .explains = "init_too_large",
     .look = loss_normaliser_cause::look,
 };

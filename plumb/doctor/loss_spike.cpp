@@ -52,6 +52,7 @@ extern constexpr DoctorEntry loss_spike = {
     .alike = "lr_too_high spikes again and again.",
     .mend = "Clip gradients, lower beta2, look at the batch of that step.",
     .needs = "loss",
+    .shows = "seed_dependent 6, spikes 1",
     .explains = "",
     .look = loss_spike_cause::look,
 };

@@ -43,6 +43,7 @@ extern constexpr DoctorEntry lr_too_high = {
     .alike = "warmup_too_short is right at the peak, wrong before; loss_spike is one step.",
     .mend = "Lower train.lr to a tenth of where the loss breaks away.",
     .needs = "ramp_lr, ramp_loss, first_update_ratio",
+    .shows = "stuck_unigram 4, nan_rising 1, seed_dependent 3, spikes 3, diverges 1",
     .explains =
         "loss_spike, updates_lost, attention_logits_exploding, constant_output, warmup_too_short, "
         "norm_on_identity_path",

@@ -85,6 +85,7 @@ extern constexpr DoctorEntry lr_too_low = {
     .alike = "updates_lost changes nothing at all in most weights.",
     .mend = "Raise train.lr ten times and look again.",
     .needs = "first_update_ratio, ramp_loss",
+    .shows = "stuck_uniform 7, slow 1",
     .explains = "",
     .look = lr_too_low_cause::look,
 };

@@ -34,6 +34,7 @@ extern constexpr DoctorEntry mask_value_finite = {
     .alike = "causal_leak shows the scores of future keys themselves.",
     .mend = "Mask with -inf (or the lowest number of the format).",
     .needs = "mask_value",
+    .shows = "too_good 3, nan_sudden 3, worse_with_length 6",
     .explains = "causal_leak",
     .look = mask_value_finite_cause::look,
 };

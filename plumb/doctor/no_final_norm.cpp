@@ -41,6 +41,7 @@ extern constexpr DoctorEntry no_final_norm = {
         "norms.",
     .mend = "Put a norm between the last block and the head (model.final_norm = true).",
     .needs = "head_input_exponent",
+    .shows = "nan_rising 5, spikes 6, diverges 6, import_differs 6, first_loss 6",
     .explains = "",
     .look = no_final_norm_cause::look,
 };

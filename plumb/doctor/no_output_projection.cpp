@@ -32,6 +32,7 @@ extern constexpr DoctorEntry no_output_projection = {
     .alike = "",
     .mend = "Add the matrix that mixes the heads (model.attention.output_projection = true).",
     .needs = "output_projection",
+    .shows = "slightly_worse 7",
     .explains = "",
     .look = no_output_projection_cause::look,
 };

@@ -56,6 +56,7 @@ extern constexpr DoctorEntry no_residual = {
         "(skip_after_norm) has 1 of a normalised stream.",
     .mend = "Add the sub-layer's input to its output: x + f(N(x)).",
     .needs = "path_skip",
+    .shows = "stuck_unigram 3, worse_with_depth 1",
     .explains = "constant_output, gradient_blocked_at_layer, layer_unused, norm_eps_large",
     .look = no_residual_cause::look,
 };

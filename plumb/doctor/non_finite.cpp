@@ -36,6 +36,7 @@ extern constexpr DoctorEntry non_finite = {
         "The cause may lie before: rising gradients (lr_too_high), a format that overflows (norm_eps_lost).",
     .mend = "Look at the tensor that is named; lower the learning rate where gradients rose before.",
     .needs = "loss",
+    .shows = "nan_sudden 1",
     .explains = "",
     .look = non_finite_cause::look,
 };

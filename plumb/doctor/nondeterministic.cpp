@@ -31,6 +31,7 @@ extern constexpr DoctorEntry nondeterministic = {
     .alike = "",
     .mend = "Seed the order of samples; sum in a fixed order.",
     .needs = "order_repeats, gradient_repeats",
+    .shows = "seed_dependent 4, resume_departs 2",
     .explains = "resume_mismatch",
     .look = nondeterministic_cause::look,
 };

@@ -46,6 +46,7 @@ extern constexpr DoctorEntry norm_eps_lost = {
     .alike = "norm_eps_large is the opposite: eps is too large.",
     .mend = "Add up in fp32 (train.norm_reduce = \"fp32\") and choose an eps that the format holds.",
     .needs = "norm_of_constant_finite, norm_of_large",
+    .shows = "nan_sudden 2",
     .explains = "non_finite, norm_gain_convention, updates_lost",
     .look = norm_eps_lost_cause::look,
 };

@@ -39,6 +39,7 @@ extern constexpr DoctorEntry norm_gain_convention = {
     .alike = "norm_eps_large shrinks small inputs only; here the size of the input does not matter.",
     .mend = "Apply gains as they were stored: gamma, or 1 + w (model.norm_gain).",
     .needs = "norm_gain_seen",
+    .shows = "stuck_uniform 5, import_differs 1, first_loss 4",
     .explains =
         "norm_eps_large, constant_output, layer_unused, dead_ffn, init_too_small, kv_head_mapping, "
         "lr_too_low, no_output_projection, updates_lost, gradient_blocked_at_layer, underfitting",

@@ -39,6 +39,7 @@ extern constexpr DoctorEntry norm_inverted = {
     .alike = "norm_eps_large follows small inputs only: its exponent is 0 once the input is large.",
     .mend = "Divide by sqrt(var + eps): rsqrt, not sqrt.",
     .needs = "norm_exponent",
+    .shows = "stuck_uniform 4, stuck_unigram 8, worse_with_depth 8",
     .explains =
         "init_too_small, norm_eps_large, norm_gain_convention, constant_output, layer_unused, "
         "gradient_blocked_at_layer, dead_ffn, norm_eps_lost",

@@ -90,6 +90,7 @@ extern constexpr DoctorEntry norm_on_identity_path = {
         "Move the norm into the branch, x + f(N(x)) (model.placement = \"pre\"), or, keeping Post-LN, lower "
         "the peak learning rate and warm up longer.",
     .needs = "path_normed_sum, loss",
+    .shows = "stuck_unigram 1, seed_dependent 2, worse_with_depth 5",
     .explains = "constant_output, no_final_norm, underfitting, gradient_blocked_at_layer",
     .look = norm_on_identity_path_cause::look,
 };

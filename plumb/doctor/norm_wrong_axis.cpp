@@ -43,6 +43,7 @@ extern constexpr DoctorEntry norm_wrong_axis = {
         "norms alone.",
     .mend = "Take mean and variance over the last axis, the features.",
     .needs = "norm_couples",
+    .shows = "too_good 4, train_eval_differ 4",
     .explains = "causal_leak, norm_gain_convention, norm_eps_large, norm_inverted",
     .look = norm_wrong_axis_cause::look,
 };

@@ -50,6 +50,7 @@ extern constexpr DoctorEntry output_normalised = {
         "logits only.",
     .mend = "Give the loss the raw logits: it takes the softmax itself.",
     .needs = "logit_exponent, probability_rows, logit_scale",
+    .shows = "stuck_uniform 2, import_differs 8",
     .explains = "init_too_small, constant_output, underfitting, lr_too_low",
     .look = output_normalised_cause::look,
 };

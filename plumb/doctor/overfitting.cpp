@@ -67,6 +67,7 @@ extern constexpr DoctorEntry overfitting = {
     .alike = "evaluated_on_training_data hides it.",
     .mend = "More text, fewer steps, dropout.",
     .needs = "val_loss, train_tokens",
+    .shows = "validation_rises 1, train_eval_differ 5",
     .explains = "",
     .look = overfitting_cause::look,
 };

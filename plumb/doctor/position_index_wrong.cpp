@@ -44,6 +44,7 @@ extern constexpr DoctorEntry position_index_wrong = {
     .alike = "position_precision repeats neighbours; position_out_of_range repeats the end.",
     .mend = "Count positions from 0 to block_size - 1, once.",
     .needs = "position_period",
+    .shows = "slightly_worse 6, worse_with_length 3, import_differs 3",
     .explains = "position_missing",
     .look = position_index_wrong_cause::look,
 };

@@ -31,6 +31,7 @@ extern constexpr DoctorEntry position_missing = {
     .alike = "model.position = \"none\" is a choice: it is not named.",
     .mend = "Add the position code to the embedding, or to queries and keys.",
     .needs = "positions_told",
+    .shows = "slightly_worse 5, worse_with_length 4",
     .explains = "",
     .look = position_missing_cause::look,
 };

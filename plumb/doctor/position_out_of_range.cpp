@@ -41,6 +41,7 @@ extern constexpr DoctorEntry position_out_of_range = {
     .alike = "position_precision repeats neighbours everywhere.",
     .mend = "A table as long as the longest sequence, or a code that extends.",
     .needs = "position_tail",
+    .shows = "worse_with_length 1",
     .explains = "position_missing",
     .look = position_out_of_range_cause::look,
 };

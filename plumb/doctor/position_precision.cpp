@@ -30,6 +30,7 @@ extern constexpr DoctorEntry position_precision = {
     .alike = "position_out_of_range repeats at the end alone.",
     .mend = "Make tables of positions and angles in fp32.",
     .needs = "position_step",
+    .shows = "worse_with_length 2",
     .explains = "position_out_of_range, position_index_wrong",
     .look = position_precision_cause::look,
 };

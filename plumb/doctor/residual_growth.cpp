@@ -44,6 +44,7 @@ extern constexpr DoctorEntry residual_growth = {
     .alike = "init_too_large makes every matrix large; residual_scale_wrong only what writes.",
     .mend = "Write the branch as it is, or scaled down by 1/sqrt(2 n_layer).",
     .needs = "write_over_branch",
+    .shows = "nan_rising 6, diverges 7, worse_with_depth 4",
     .explains = "init_too_large, lr_too_high, norm_eps_large",
     .look = residual_growth_cause::look,
 };

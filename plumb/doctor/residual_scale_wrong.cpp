@@ -55,6 +55,7 @@ extern constexpr DoctorEntry residual_scale_wrong = {
         "Scale by the role of a parameter, once: std / sqrt(2 n_layer) for the matrices that write to the "
         "stream.",
     .needs = "writer_std_ratio",
+    .shows = "slightly_worse 1, worse_with_depth 3",
     .explains = "",
     .look = residual_scale_wrong_cause::look,
 };

@@ -29,6 +29,7 @@ extern constexpr DoctorEntry resume_mismatch = {
     .alike = "nondeterministic differs without an interruption too.",
     .mend = "Save and restore moments, step counter, schedule and the position in the data.",
     .needs = "resume_repeats",
+    .shows = "spikes 7, resume_departs 1",
     .explains = "",
     .look = resume_mismatch_cause::look,
 };

@@ -41,6 +41,7 @@ extern constexpr DoctorEntry skip_after_norm = {
     .alike = "norm_on_identity_path normalises behind the addition.",
     .mend = "Keep the input for the skip before it is normalised: x + f(N(x)), not N(x) + f(N(x)).",
     .needs = "path_normed_skip",
+    .shows = "slow 5, worse_with_depth 2",
     .explains = "no_residual, constant_output, norm_on_identity_path, layer_unused",
     .look = skip_after_norm_cause::look,
 };

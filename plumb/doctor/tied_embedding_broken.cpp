@@ -47,6 +47,7 @@ extern constexpr DoctorEntry tied_embedding_broken = {
     .alike = "init_too_large has every matrix large.",
     .mend = "Use one matrix for both, drawn at the head's scale (1/sqrt(d_model) or 0.02).",
     .needs = "tied, tied_declared",
+    .shows = "slightly_worse 8, resume_departs 3, import_differs 4, first_loss 2",
     .explains = "init_too_large",
     .look = tied_embedding_broken_cause::look,
 };

@@ -37,6 +37,7 @@ extern constexpr DoctorEntry underfitting = {
     .alike = "lr_too_low holds for all parameters alike.",
     .mend = "Look at frozen parameters and at learning rates by role.",
     .needs = "moves_by_role",
+    .shows = "slow 2",
     .explains = "updates_lost, lr_too_low, layer_unused",
     .look = underfitting_cause::look,
 };

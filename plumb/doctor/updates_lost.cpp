@@ -40,6 +40,7 @@ extern constexpr DoctorEntry updates_lost = {
     .alike = "lr_too_low changes all weights, by little.",
     .mend = "Keep master weights in fp32.",
     .needs = "updates_kept",
+    .shows = "stuck_uniform 8, slow 3",
     .explains = "lr_too_low",
     .look = updates_lost_cause::look,
 };

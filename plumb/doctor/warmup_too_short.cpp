@@ -35,6 +35,7 @@ extern constexpr DoctorEntry warmup_too_short = {
     .alike = "lr_too_high is wrong at the peak too.",
     .mend = "Warm up over 100 steps or more (train.warmup).",
     .needs = "lr_first, lr_first_declared",
+    .shows = "stuck_unigram 5, nan_rising 2, seed_dependent 1, spikes 4, diverges 2",
     .explains = "",
     .look = warmup_too_short_cause::look,
 };

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "plumb/base/error.h"
+#include "plumb/base/student.h"
 #include "plumb/model/decoder.h"
 #include "plumb/study/scratch.h"
 #include "plumb/train/trainer.h"
@@ -27,6 +28,8 @@ double loss_of(Config c, std::int64_t seed, const Components& components, const 
   return r.status == "done" ? r.train_loss : HUGE_VAL;
 }
 
+}  // namespace
+
 Config shortened_to(const Config& given, std::int64_t steps) {
   Config c = given;
   const double by =
@@ -37,18 +40,19 @@ Config shortened_to(const Config& given, std::int64_t steps) {
   return c;
 }
 
-}  // namespace
-
 PairedDifference paired(const std::vector<double>& a, const std::vector<double>& b) {
-  constexpr double between = 0.95;
-  const double t = between * std::sqrt(2 / (1 - between * between));
+  const auto n = static_cast<double>(a.size());
+  if (a.size() != b.size() || a.size() < 2)
+    fail("pairs of {} and {} losses have no interval; give two pairs or more", a.size(), b.size());
+  std::vector<double> difference;
+  // Infinity less itself is no number: of two that broke, neither is worse.
+  for (std::size_t i = 0; i < a.size(); ++i) difference.push_back(a[i] == b[i] ? 0 : a[i] - b[i]);
   double mean = 0, squares = 0;
-  for (int i = 0; i < n_seed; ++i)
-    mean += (a[static_cast<std::size_t>(i)] - b[static_cast<std::size_t>(i)]) / n_seed;
+  for (const double d : difference) mean += d / n;
   if (!std::isfinite(mean)) return {mean, mean, mean};  // one of them broke
-  for (int i = 0; i < n_seed; ++i)
-    squares += std::pow(a[static_cast<std::size_t>(i)] - b[static_cast<std::size_t>(i)] - mean, 2);
-  const double half = t * std::sqrt(squares / (n_seed - 1) / n_seed);
+  for (const double d : difference) squares += std::pow(d - mean, 2);
+  const double half =
+      student_quantile(0.975, static_cast<int>(a.size()) - 1) * std::sqrt(squares / (n - 1) / n);
   return {mean, mean - half, mean + half};
 }
 

@@ -29,9 +29,11 @@ struct ConfirmOptions {
   std::function<bool()> interrupted = {};
 };
 
-/// The difference of three pairs. Of two degrees of freedom Student's quantile has a closed form, a sqrt(2 / (1 - a^2)) for
-/// the probability a between its ends: 4.303 for 0.95.
+/// a less b, of two pairs or more. A loss of HUGE_VAL is a run's that broke: it makes the whole difference infinite.
 PairedDifference paired(const std::vector<double>& a, const std::vector<double>& b);
+
+/// A run of `steps` steps in place of the config's, its warm-up shortened alike.
+Config shortened_to(const Config&, std::int64_t steps);
 
 /// `patch` empty: nothing to try.
 Confirmation confirm(const Config&, const Patch& patch, const Components&, const Corpus&,

@@ -436,6 +436,12 @@ class Trainer {
 
 }  // namespace
 
+bool changes_no_bit(std::string_view key) {
+  constexpr std::string_view all[] = {"train.threads", "train.recompute", "train.checkpoint_every",
+                                      "train.keep_checkpoints"};
+  return std::ranges::find(all, key) != std::end(all);
+}
+
 TrainJob resume_job(const fs::path& run, const std::vector<std::string>& set) {
   newest_checkpoint(run);  // refuses what is no run
   std::error_code error;
@@ -457,13 +463,10 @@ TrainJob resume_job(const fs::path& run, const std::vector<std::string>& set) {
     }
   }
   job.config = info.config;
-  // What cannot change a bit of the result: an earlier resume may have set it.
-  constexpr std::string_view free[] = {"train.threads", "train.recompute", "train.checkpoint_every",
-                                       "train.keep_checkpoints"};
-  const auto is_free = [&](const std::string& key) { return std::ranges::find(free, key) != std::end(free); };
+  // An earlier resume may have set what is free.
   const Config file = load_config(run / "config.toml");
   for (const auto& field : config_fields())
-    if (!is_free(field.path()) && field.get(file) != field.get(info.config))
+    if (!changes_no_bit(field.path()) && field.get(file) != field.get(info.config))
       bad_input(
           "{} = {} in {}/config.toml, but the run was made with {}; set it back, or start a new run with "
           "`plumb train {}/config.toml --from {}`",
@@ -473,7 +476,7 @@ TrainJob resume_job(const fs::path& run, const std::vector<std::string>& set) {
     Config changed = job.config;
     set_value(changed, s);
     for (const auto& field : config_fields())
-      if (field.get(changed) != field.get(job.config) && !is_free(field.path()))
+      if (field.get(changed) != field.get(job.config) && !changes_no_bit(field.path()))
         bad_input(
             "{} cannot change when a run is resumed: the result would not be the run's; start a new one with "
             "`plumb train {}/config.toml --from {} --set {}`",

@@ -88,9 +88,11 @@ struct TrainJob {
       0;  // > 0: instead of the config's, which is written down as it is (several runs share a machine)
 };
 
+/// Is `key` a setting that cannot change a bit of a run's results, such as train.threads?
+bool changes_no_bit(std::string_view key);
+
 /// A job that continues the run in folder `run` from its newest whole checkpoint. `set` may change only what
-/// cannot change a bit of the result (train.threads, train.recompute, train.checkpoint_every,
-/// train.keep_checkpoints).
+/// cannot change a bit of the result.
 /// bad_input for anything else, for a folder without a checkpoint, and when its config.toml is no longer the
 /// checkpoint's.
 TrainJob resume_job(const std::filesystem::path& run, const std::vector<std::string>& set);

@@ -168,7 +168,7 @@ CASES = [
      '{dir}/a.toml is a config; `plumb inspect` reads a model; look at the config\'s with `plumb profile {dir}/a.toml`'),
     ('params {dir}/run/trace.jsonl',
      '{dir}/run/trace.jsonl is a trace or a log, and no config; `plumb compare {dir}/run/trace.jsonl OTHER` reads it'),
-    ('explain foo', "no component or cause is called 'foo'; `plumb explain` lists them"),
+    ('explain foo', "no component, cause or symptom is called 'foo'; `plumb explain` lists them"),
     ('train --set train.batch=3', "unknown key 'train.batch' (--set); did you mean 'train.batch_size'?"),
     ('profile {dir}/run {dir}/run', 'name one config, run or checkpoint: `plumb profile runs/…`'),
     ('compare {dir}/run', 'name at least two runs: `plumb compare runs/a runs/b`'),
@@ -192,6 +192,10 @@ CASES = [
     ('runs rm {dir}/link', "{dir}/link is a link, or no folder's own name; give the folder itself"),
     ('init tinny', "unknown preset 'tinny'; did you mean 'tiny'? known: chapter, post, tiny, text, gpt2, llama, qwen3, gemma2"),
     ('init --out {dir}/short.txt', '{dir}/short.txt is there already; name another file with --out'),
+    ('bisect {dir}/a.toml', 'name a good config or run and a bad one: `plumb bisect good.toml bad.toml`, or `plumb bisect runs/a runs/b`'),
+    ('bisect {dir}/a.toml {dir}/a.toml', 'the two configs are the same; name two configs that differ in how they train'),
+    ('bisect {dir}/a.toml {dir}/a.toml --seeds 2',
+     '--seeds: Value 2 not in range 3 to 30; `plumb bisect --help` shows what there is'),
     ('bench', 'name what to time: `plumb bench step`, `plumb bench probes` or `plumb bench norms`'),
     ('bench setp', "unknown benchmark 'setp'; did you mean 'step'? known: step, probes, norms"),
     ('bench probes --set probe.every=0', 'probe.every is 0: nothing is probed; set it to 1 or more'),
@@ -200,11 +204,11 @@ CASES = [
      "there is no corpus '{dir}/none.txt': neither a file nor a known name (embedded, tang, tang-full); correct "
      'data.corpus'),
     ('',
-     'name a command: init, train, resume, sample, eval, profile, measure, inspect, compare, doctor, runs, params, check, explain, bench, corpus, config; '
+     'name a command: init, train, resume, sample, eval, profile, measure, inspect, compare, doctor, bisect, runs, params, check, explain, bench, corpus, config; '
      '`plumb --help` says what each does'),
     ('trian',
      "unknown command 'trian'; did you mean 'train'? known: init, train, resume, sample, eval, profile, "
-     'measure, inspect, compare, doctor, runs, params, check, explain, bench, corpus, config'),
+     'measure, inspect, compare, doctor, bisect, runs, params, check, explain, bench, corpus, config'),
     ('train --no-such-flag', 'The following argument was not expected: --no-such-flag; `plumb train --help` shows what there is'),
     ('train --out', '--out: 1 required TEXT missing; `plumb train --help` shows what there is'),
 ]

@@ -68,6 +68,23 @@ class Doctor(Folder):
         self.assertEqual([c["name"] for c in described], ["no_final_norm"])
         self.assertIn("attention_unscaled", plumb("explain").stdout)
 
+    def test_explain_finds_symptoms_by_their_words(self):
+        by_words = plumb("explain", "the loss is stuck at ln V")
+        self.assertEqual(by_words.returncode, 0, by_words.stderr)
+        self.assertEqual(by_words.stdout, plumb("explain", "stuck", "at", "LN(V)").stdout)
+        self.assertEqual(by_words.stdout, plumb("explain", "stuck_uniform").stdout)
+        self.assertLess(by_words.stdout.index("1. head_zero"), by_words.stdout.index("lr_too_low"))
+        several = json.loads(plumb("explain", "NaN", "--json").stdout)
+        self.assertEqual([s["name"] for s in several["symptoms"]], ["nan_rising", "nan_sudden"])
+        self.assertEqual(several["symptoms"][1]["causes"][0], "non_finite")
+        self.assertIn("nan_sudden", plumb("explain", "NaN").stdout)
+        self.assertIn("worse_with_depth", plumb("explain").stdout)
+        # A name stays one: a component, and a cause with a slip in it.
+        self.assertNotIn("symptoms", json.loads(plumb("explain", "rms", "--json").stdout))
+        slip = plumb("explain", "attention_unscale")
+        self.assertEqual(slip.returncode, 2)
+        self.assertIn("did you mean 'attention_unscaled'?", slip.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

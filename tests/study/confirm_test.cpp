@@ -27,9 +27,20 @@ TEST(Confirm, TheIntervalIsStudents) {
   EXPECT_NEAR(d.low, 2 - 4.302653 / std::sqrt(3.0), 1e-6);
 }
 
+// Differences 1, 2, 3, 4, 5: mean 3, standard error sqrt(2.5 / 5), and 2.776445 for four degrees of freedom (tables).
+TEST(Confirm, TheIntervalOfFivePairs) {
+  const PairedDifference d = paired({2, 4, 6, 8, 10}, {1, 2, 3, 4, 5});
+  EXPECT_NEAR(d.mean, 3, 1e-12);
+  EXPECT_NEAR(d.high, 3 + 2.776445 * std::sqrt(0.5), 1e-6);
+  EXPECT_THROW(paired({1}, {2}), Error);
+  EXPECT_THROW(paired({1, 2}, {2}), Error);
+}
+
 TEST(Confirm, ARunThatBreaksIsWorseThanAnyOther) {
   EXPECT_LT(paired({1, 1, 1}, {2, HUGE_VAL, 2}).high, 0);
   EXPECT_GT(paired({1, HUGE_VAL, 1}, {2, 2, 2}).high, 0);
+  const PairedDifference both = paired({HUGE_VAL, 2, 3}, {HUGE_VAL, 1, 2});  // 0, 1, 1
+  EXPECT_NEAR(both.mean, 2.0 / 3, 1e-12);
 }
 
 TEST(Confirm, TheMendOfWhatIsWrong) {
