@@ -42,7 +42,7 @@ struct Flags {
   // config
   double scale_batch = 1;
   // doctor
-  bool self_test = false, confirm = false;
+  bool self_test = false, confirm = false, trained = false;
   std::int64_t confirm_steps = 200;
   std::string salt = "plumb";
   int cases = 3, healthy = 100;

@@ -18,11 +18,11 @@ constexpr int n_seed = 3;
 
 // The mean of the last losses; a run that broke has none, and is worse than any other.
 double loss_of(Config c, std::int64_t seed, const Components& components, const Corpus& corpus,
-               const ConfirmOptions& o) {
+               const std::function<bool()>& interrupted) {
   const Scratch dir;
   c.train.seed = seed;
   TrainEvents events;
-  events.interrupted = o.interrupted;
+  events.interrupted = interrupted;
   const TrainResult r = train({.config = c, .out = dir.path / "run"}, components, corpus, events);
   if (r.status == "interrupted") throw Error("interrupted; nothing was written", 130);
   return r.status == "done" ? r.train_loss : HUGE_VAL;
@@ -56,13 +56,28 @@ PairedDifference paired(const std::vector<double>& a, const std::vector<double>&
   return {mean, mean - half, mean + half};
 }
 
+Config generic_mend(const Config& short_run) {
+  Config c = short_run;
+  c.train.lr /= 2;
+  c.train.warmup = std::min(2 * c.train.warmup + 10, c.train.steps / 2);
+  return c;
+}
+
+std::vector<double> short_losses(const Config& config, std::int64_t steps, int seeds, const Components& components,
+                                 const Corpus& corpus, const std::function<bool()>& interrupted) {
+  const Config c = shortened_to(config, steps);
+  std::vector<double> losses;
+  for (int i = 0; i < seeds; ++i)
+    losses.push_back(loss_of(c, c.train.seed + i, components, corpus, interrupted));
+  return losses;
+}
+
 Confirmation confirm(const Config& given, const Patch& patch, const Components& components,
                      const Corpus& corpus, const ConfirmOptions& o) {
   if (patch.empty()) return {{}, "the mend is in code, not in a setting", {}, {}};
   const Config as_is = shortened_to(given, o.steps);
-  Config mended = as_is, generic = as_is;
-  generic.train.lr /= 2;
-  generic.train.warmup = std::min(2 * as_is.train.warmup + 10, o.steps / 2);
+  const Config generic = generic_mend(as_is);
+  Config mended = as_is;
   try {
     for (const auto& [key, value] : patch)
       set_value(mended, key + "=" + (value.is_string() ? value.as_string("") : value.dump()));
@@ -75,7 +90,7 @@ Confirmation confirm(const Config& given, const Patch& patch, const Components& 
   for (int i = 0; i < n_seed; ++i)
     for (const auto& [config, losses] : {std::pair{&as_is, &before}, {&mended, &after}, {&generic, &other}}) {
       if (o.progress) o.progress(run++, 3 * n_seed);
-      losses->push_back(loss_of(*config, given.train.seed + i, components, corpus, o));
+      losses->push_back(loss_of(*config, given.train.seed + i, components, corpus, o.interrupted));
     }
   Confirmation c;
   c.mend = paired(after, before), c.over_generic = paired(after, other);

@@ -35,6 +35,14 @@ PairedDifference paired(const std::vector<double>& a, const std::vector<double>&
 /// A run of `steps` steps in place of the config's, its warm-up shortened alike.
 Config shortened_to(const Config&, std::int64_t steps);
 
+/// What helps against most things: half the learning rate, twice the warm-up and ten steps more.
+Config generic_mend(const Config& short_run);
+
+/// The mean of the last losses of runs of `steps` steps, shortened alike, from `seeds` seeds on; HUGE_VAL: the run broke. Error
+/// with exit status 130 when interrupted.
+std::vector<double> short_losses(const Config&, std::int64_t steps, int seeds, const Components&, const Corpus&,
+                                 const std::function<bool()>& interrupted);
+
 /// `patch` empty: nothing to try.
 Confirmation confirm(const Config&, const Patch& patch, const Components&, const Corpus&,
                      const ConfirmOptions& = {});

@@ -11,6 +11,7 @@
 #include "plumb/base/text.h"
 #include "plumb/model/decoder.h"
 #include "plumb/study/audit.h"
+#include "plumb/study/side_by_side.h"
 
 namespace plumb {
 namespace {
@@ -57,17 +58,6 @@ class Draw {
   std::uint64_t at_ = 0;
 };
 
-Config config_for(const ScoreCase& c) {
-  Config config;
-  for (const char* s : {"train.steps=600", "train.batch_size=8", "train.threads=1"}) set_value(config, s);
-  for (const std::string& s : c.set) set_value(config, s);
-  if (!c.fault.empty()) {
-    config.fault.inject = {c.fault};
-    config.fault.strength = c.strength;
-  }
-  return config;
-}
-
 bool can_be(const ScoreCase& c, const Components& components) {
   try {
     const Config config = config_for(c);
@@ -109,6 +99,17 @@ ScoreCase drawn(const ScoreOptions& o, const FaultEntry* fault, int number, cons
 
 }  // namespace
 
+Config config_for(const ScoreCase& c) {
+  Config config;
+  for (const char* s : {"train.steps=600", "train.batch_size=8", "train.threads=1"}) set_value(config, s);
+  for (const std::string& s : c.set) set_value(config, s);
+  if (!c.fault.empty()) {
+    config.fault.inject = {c.fault};
+    config.fault.strength = c.strength;
+  }
+  return config;
+}
+
 std::vector<std::string> accepted_causes(std::string_view fault) {
   if (fault == "non_finite") return {};                                     // begins after some steps
   if (fault == "head_zero") return {"head_zero", "tied_embedding_broken"};  // it unties what the config ties
@@ -134,14 +135,13 @@ std::vector<ScoreCase> score(const ScoreOptions& o, const Components& components
       for (int i = 0; i < o.per_fault; ++i) all.push_back(drawn(o, &f, i, components));
   for (int i = 0; i < o.healthy; ++i) all.push_back(drawn(o, nullptr, i, components));
   const auto causes = doctor_table();
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (o.progress) o.progress(i, all.size());
+  side_by_side(all.size(), o.at_a_time, o.progress, [&](std::size_t i) {
     if (o.interrupted && o.interrupted()) throw Error("interrupted; nothing was written", 130);
     const Diagnosis d =
         diagnose(audit(config_for(all[i]), components, corpus, {.interrupted = o.interrupted}), causes);
     all[i].verdict = d.verdict;
     for (const Finding& f : d.findings) all[i].named.push_back(f.cause);
-  }
+  });
   return all;
 }
 
@@ -177,7 +177,9 @@ struct Score {
   }
 };
 
-Json rate(std::int64_t k, std::int64_t n) {
+}  // namespace
+
+Json rate_json(std::int64_t k, std::int64_t n) {
   Json j = Json::object();
   const auto [low, high] = wilson(k, n);
   j["k"] = k, j["n"] = n, j["rate"] = n ? Json(static_cast<double>(k) / static_cast<double>(n)) : Json();
@@ -192,16 +194,14 @@ std::string rate_text(std::int64_t k, std::int64_t n) {
                      100 * high);
 }
 
-}  // namespace
-
 Json score_json(const std::vector<ScoreCase>& all, const ScoreOptions& o) {
   const Score s(all);
   Json j = Json::object(), missed = Json::array();
   j["salt"] = o.salt;
-  j["cause_at_1"] = rate(s.faults.first, s.faults.n);
-  j["cause_at_3"] = rate(s.faults.three, s.faults.n);
-  j["false_alarms"] = rate(s.healthy.first, s.healthy.n);
-  j["undecided"] = rate(s.undecided, s.healthy.n);
+  j["cause_at_1"] = rate_json(s.faults.first, s.faults.n);
+  j["cause_at_3"] = rate_json(s.faults.three, s.faults.n);
+  j["false_alarms"] = rate_json(s.healthy.first, s.healthy.n);
+  j["undecided"] = rate_json(s.undecided, s.healthy.n);
   j["random_guess_at_1"] = 1.0 / static_cast<double>(doctor_table().size());
   for (const ScoreCase& c : all) {
     if (c.fault.empty() ? c.named.empty() : c.first()) continue;

@@ -28,15 +28,23 @@ struct ScoreCase {
 struct ScoreOptions {
   std::string salt = "plumb";  // another salt draws other cases
   int per_fault = 3, healthy = 100;
+  int at_a_time = 0;  // cases side by side; 0: as many as there are processors
   std::function<void(std::size_t done, std::size_t all)> progress = {};
   std::function<bool()> interrupted = {};
 };
+
+/// The config of a case, its fault included.
+Config config_for(const ScoreCase&);
 
 /// Every case, faults in the order of their table.
 std::vector<ScoreCase> score(const ScoreOptions&, const Components&, const Corpus&);
 
 /// The lower and upper end of Wilson's 95 % interval of k of n (Wilson 1927, JASA 22).
 std::pair<double, double> wilson(std::int64_t k, std::int64_t n);
+
+/// k of n, with Wilson's interval.
+Json rate_json(std::int64_t k, std::int64_t n);
+std::string rate_text(std::int64_t k, std::int64_t n);
 
 Json score_json(const std::vector<ScoreCase>&, const ScoreOptions&);
 /// docs/scorecard.md.
