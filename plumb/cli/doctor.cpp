@@ -3,8 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-
+#include "plumb/base/clock.h"
 #include "plumb/base/error.h"
 #include "plumb/base/files.h"
 #include "plumb/cli/flags.h"
@@ -13,8 +12,10 @@
 #include "plumb/cli/say.h"
 #include "plumb/interop/open_trace.h"
 #include "plumb/study/audit.h"
+#include "plumb/study/bug_reports.h"
 #include "plumb/study/confirm.h"
 #include "plumb/study/scorecard.h"
+#include "plumb/study/trained_score.h"
 #include "plumb/train/checkpoint.h"
 #include "plumb/train/run_folder.h"
 
@@ -44,10 +45,10 @@ Trace of_run(const fs::path& run, const Config& config, const Flags& f) {
 void confirm_first(Diagnosis& d, const Config& config, const Flags& f) {
   if (d.findings.empty()) return;
   ConfirmOptions o{.steps = f.confirm_steps, .interrupted = interrupted};
-  const auto begun = std::chrono::steady_clock::now();
+  const double begun = now_s();
   o.progress = [&](int run, int runs) {
     if (f.quiet) return;
-    const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    const double s = now_s() - begun;
     say("confirming {}: run {} of {}{}\n", d.findings.front().cause, run + 1, runs,
         run ? ", " + duration(s / run * (runs - run)) + " left" : "");
   };
@@ -61,23 +62,39 @@ int self_test(const Flags& f) {
   if (!f.args.empty() || !f.set.empty())
     bad_input("--self-test draws its own models; leave CONFIG and --set out");
   listen_for_interrupts();
-  ScoreOptions o{.salt = f.salt, .per_fault = f.cases, .healthy = f.healthy};
-  const auto begun = std::chrono::steady_clock::now();
-  std::size_t said = 0;
-  o.progress = [&](std::size_t done, std::size_t all) {
-    if (f.quiet || done < said) return;
-    said = done + std::max<std::size_t>(1, all / 20);
-    const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-    say("{} of {} looked into{}\n", done, all,
-        done ? ", " + duration(s / static_cast<double>(done) * static_cast<double>(all - done)) + " left"
-             : "");
+  const auto told = [&](const char* what) {
+    return [&f, what, begun = now_s(), said = std::size_t{0}](std::size_t done, std::size_t all) mutable {
+      if (f.quiet || done < said) return;
+      said = done + std::max<std::size_t>(1, all / 20);
+      const double s = now_s() - begun;
+      say("{} of {} {}{}\n", done, all, what,
+          done ? ", " + duration(s / static_cast<double>(done) * static_cast<double>(all - done)) + " left"
+               : "");
+    };
   };
-  o.interrupted = interrupted;
-  const auto cases = score(o, Components{}, open_corpus("embedded", f.quiet));
-  const std::string page = score_markdown(cases, o);
+  const Corpus corpus = open_corpus("embedded", f.quiet);
+  const Components components;
+  const ScoreOptions o{.salt = f.salt,
+                       .per_fault = f.cases,
+                       .healthy = f.healthy,
+                       .progress = told("looked into"),
+                       .interrupted = interrupted};
+  const auto cases = score(o, components, corpus);
+  std::string page = score_markdown(cases, o);
+  Json answer = score_json(cases, o);
+  page += "\n## Faults of real projects\n\n" + bug_reports_markdown(components, corpus, interrupted);
+  if (f.trained) {
+    std::vector<ScoreCase> first;
+    for (const ScoreCase& c : cases)
+      if (first.empty() || first.back().fault != c.fault) first.push_back(c);
+    const TrainedOptions t{.progress = told("trained"), .interrupted = interrupted};
+    const auto trained = score_trained(first, t, components, corpus);
+    page += "\n" + trained_markdown(trained, t);
+    answer["trained"] = trained_json(trained);
+  }
   if (!f.out.empty()) write_file_atomic(f.out, page);
   if (f.json)
-    fmt::print("{}\n", score_json(cases, o).dump());
+    fmt::print("{}\n", answer.dump());
   else if (f.out.empty())
     fmt::print("{}", page);
   return 0;

@@ -90,7 +90,8 @@ void doctor_options(CLI::App& sub, Flags& f) {
   sub.add_flag("--self-test", f.self_test,
                "how often it is right: faults in models drawn at random, and healthy models");
   sub.add_flag("--trained", f.trained,
-               "with --self-test: also train the first case of each fault beside its healthy twin, and confirm findings");
+               "with --self-test: also train the first case of each fault beside its healthy twin, and "
+               "confirm findings");
   sub.add_option("--salt", f.salt, "with --self-test: another one draws other cases");
   sub.add_option("--cases", f.cases, "with --self-test: of each fault")->check(CLI::Range(1, 1000));
   sub.add_option("--healthy", f.healthy, "with --self-test: healthy models")->check(CLI::Range(1, 100'000));

@@ -17,6 +17,7 @@
 #include "plumb/cli/say.h"
 #include "plumb/doctor/doctor.h"
 #include "plumb/model/decoder.h"
+#include "plumb/report/watch.h"
 #include "plumb/spec/from_config.h"
 #include "plumb/study/observe.h"
 #include "plumb/trace/reader.h"
@@ -97,6 +98,7 @@ struct Run {
   std::string name;  // empty when it is the only one
   TrainJob job;
   const Corpus* corpus = nullptr;
+  std::string folder;  // once it has one
   TrainResult result;
   std::exception_ptr error;
 };
@@ -110,8 +112,23 @@ Json answer(const Run& r) {
   return j;
 }
 
+// What the doctor finds while the run goes on. It must not end for a trace that somebody took away.
+void tell_findings(const Run& run, std::size_t i, const StepRow& row, std::optional<Watch>& watch,
+                   Live& live) {
+  if (!watch) return;
+  try {
+    for (const Finding& f : watch->add(row))
+      live.note(i, fmt::format("doctor, step {}: {}: {} `plumb doctor {}` looks closer", row.step, f.cause,
+                               f.why, run.folder));
+  } catch (const Error&) {
+    watch.reset();
+  }
+}
+
 void train_one(Run& run, std::size_t i, const Flags& f, Live& live) {
   std::optional<ProbeSet> probes;
+  std::optional<Watch> watch;
+  watch.emplace([&] { return read_trace(fs::path(run.folder) / "trace.jsonl"); }, run.job.config.probe.every);
   TrainEvents events;
   if (!f.no_probes)
     events.observe = [&](const DecoderSpec& s) {
@@ -119,9 +136,13 @@ void train_one(Run& run, std::size_t i, const Flags& f, Live& live) {
       return observers_of(*probes);
     };
   if (!f.quiet) {
-    events.start = [&](const RunStart& s) { live.start(i, s); };
+    events.start = [&](const RunStart& s) {
+      live.start(i, s);
+      run.folder = s.run;
+    };
     events.step = [&](const StepReport& r) { live.step(i, r); };
     events.probed = [&](const StepRow& r) { live.probed(i, r); };
+    events.row = [&](const StepRow& r) { tell_findings(run, i, r, watch, live); };
   }
   events.interrupted = interrupted;
   try {

@@ -95,8 +95,8 @@ Course course_of(const Evidence& e) {
   // A model that learns is below the unigram's loss by far more than this; a constant one differs from it by the smoothing
   // of the baseline and the marginal of the split (0.004 measured on 4,003 poems).
   constexpr double margin = 0.05, far_above = 0.5;
-  constexpr std::int64_t few =
-      300;  // a 12-layer model leaves the unigram at about step 150 with 100 steps of warm-up
+  // A 12-layer model leaves the unigram at about step 150 with 100 steps of warm-up; a longer one delays it.
+  constexpr std::int64_t few = 300, behind_warmup = 200;
   const Series s = e.series("loss");
   Course c;
   const auto n = static_cast<std::int64_t>(s.values.size());
@@ -111,7 +111,8 @@ Course course_of(const Evidence& e) {
   c.steps = s.steps.back() + 1, c.first = mean(0), c.last = mean(n - window), c.best = HUGE_VAL;
   for (std::int64_t i = 0; i + window <= n; ++i)
     if (const double m = mean(i); m < c.best) c.best = m, c.best_step = s.steps[static_cast<std::size_t>(i)];
-  c.known = c.steps >= few;
+  const auto warmup = static_cast<std::int64_t>(e.value("train.warmup").value_or(0));
+  c.known = c.steps >= std::max(few, warmup + behind_warmup);
   const auto unigram = e.number("baseline_unigram");
   c.stuck = unigram ? c.last > *unigram - margin : c.last > c.first - margin;
   c.diverged = !(c.last <= c.best + far_above);

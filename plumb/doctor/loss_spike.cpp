@@ -24,15 +24,20 @@ std::optional<Finding> look(const Evidence& e) {
   for (std::size_t i = window; i < s.values.size(); ++i) {
     std::vector<double> before(s.values.begin() + static_cast<std::ptrdiff_t>(i - window),
                                s.values.begin() + static_cast<std::ptrdiff_t>(i));
+    // The median is no lower than the lowest, which is quicker to find.
+    if (s.values[i] <= *std::ranges::min_element(before) + least) continue;
     const double m = middle(before);
     for (double& v : before) v = std::abs(v - m);
     const double limit = m + std::max(least, deviations * middle(before));
     if (!(s.values[i] > limit)) continue;
-    const bool back = s.values.size() > i + window && s.last() < m + least;
+    // Of a run that goes on it is too early to say.
+    const bool told = s.values.size() > i + window, back = told && s.last() < m + least;
     return Finding{.where = fmt::format("step {}", s.steps[i]),
                    .confidence = 0.8,
                    .why = fmt::format("The loss jumps from {:.3g} to {:.3g}{}.", m, s.values[i],
-                                      back ? " and comes back" : " and does not come back"),
+                                      !told  ? ""
+                                      : back ? " and comes back"
+                                             : " and does not come back"),
                    .clues = {{"loss", s.values[i], limit, s.steps[i]}}};
   }
   return {};

@@ -34,7 +34,8 @@ namespace entries::fault {
 extern constexpr FaultEntry tied_embedding_broken = [] {
   FaultEntry e = graph_fault<TiedEmbeddingBroken>({
       .name = "tied_embedding_broken",
-      .what = "head and embedding are two matrices although the config ties them; or one, at the embedding's scale",
+      .what = "head and embedding are two matrices although the config ties them; or one, at the embedding's "
+              "scale",
       .strength = "1: two matrices; 2: one, drawn with a deviation of 1",
       .low = 1,
       .high = 2,

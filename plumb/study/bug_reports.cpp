@@ -32,7 +32,11 @@ std::vector<BugReport> bug_reports() {
        "Gemma's gain 1 + w read as w",
        {"model.norm=rms", "fault.inject=norm_gain_convention"},
        {"norm_gain_convention"}},
-      {"candle PR #271", "eps 1e-5 for 1e-6", {}, {}, "`inspect` and a comparison of logits: the model by itself is healthy"},
+      {"candle PR #271",
+       "eps 1e-5 for 1e-6",
+       {},
+       {},
+       "`inspect` and a comparison of logits: the model by itself is healthy"},
       {"pytorch PR #133085",
        "fp16 RMSNorm: the sum of squares overflows",
        {"model.norm=rms", "fault.inject=norm_eps_lost"},
@@ -99,15 +103,16 @@ std::vector<BugReport> bug_reports() {
 ReportAnswer answer_to(const BugReport& r, const Components& components, const Corpus& corpus,
                        const std::function<bool()>& interrupted) {
   Config c;
-  for (const char* s : {"model.n_layer=4", "model.d_model=64", "model.d_ff=128", "data.vocab_size=300", "train.steps=600",
-                        "train.batch_size=8", "train.threads=1"})
+  for (const char* s : {"model.n_layer=4", "model.d_model=64", "model.d_ff=128", "data.vocab_size=300",
+                        "train.steps=600", "train.batch_size=8", "train.threads=1"})
     set_value(c, s);
   for (const std::string& s : r.set) set_value(c, s);
   const Diagnosis d = diagnose(audit(c, components, corpus, {.interrupted = interrupted}), doctor_table());
   ReportAnswer a{d.verdict, {}, false};
   for (const Finding& f : d.findings) a.named.push_back(f.cause);
-  a.right = r.names.empty() ? a.named.empty()
-                            : !a.named.empty() && std::ranges::find(r.names, a.named.front()) != r.names.end();
+  a.right = r.names.empty()
+                ? a.named.empty()
+                : !a.named.empty() && std::ranges::find(r.names, a.named.front()) != r.names.end();
   return a;
 }
 
@@ -120,8 +125,8 @@ std::string bug_reports_markdown(const Components& components, const Corpus& cor
       continue;
     }
     const ReportAnswer a = answer_to(r, components, corpus, interrupted);
-    out += fmt::format("| {} | {} | {} | {} |\n", r.reference, r.symptom, a.named.empty() ? a.verdict : join(a.named),
-                       a.right ? "right" : "**wrong**");
+    out += fmt::format("| {} | {} | {} | {} |\n", r.reference, r.symptom,
+                       a.named.empty() ? a.verdict : join(a.named), a.right ? "right" : "**wrong**");
   }
   return out;
 }

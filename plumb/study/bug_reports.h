@@ -12,11 +12,11 @@
 namespace plumb {
 
 struct BugReport {
-  std::string_view reference;          // the public thread
-  std::string_view symptom;            // what was seen
-  std::vector<std::string> set = {};   // how it is put into a model, as --set has it; empty: `elsewhere`
+  std::string_view reference;           // the public thread
+  std::string_view symptom;             // what was seen
+  std::vector<std::string> set = {};    // how it is put into a model, as --set has it; empty: `elsewhere`
   std::vector<std::string> names = {};  // causes that are right; empty with `set`: none may be named
-  std::string_view elsewhere = {};     // what finds it, where the diagnosis of one model cannot
+  std::string_view elsewhere = {};      // what finds it, where the diagnosis of one model cannot
 };
 std::vector<BugReport> bug_reports();
 
@@ -27,9 +27,11 @@ struct ReportAnswer {
 };
 
 /// Of one that has a model.
-ReportAnswer answer_to(const BugReport&, const Components&, const Corpus&, const std::function<bool()>& interrupted = {});
+ReportAnswer answer_to(const BugReport&, const Components&, const Corpus&,
+                       const std::function<bool()>& interrupted = {});
 
 /// A table of all of them, Markdown. Runs them.
-std::string bug_reports_markdown(const Components&, const Corpus&, const std::function<bool()>& interrupted = {});
+std::string bug_reports_markdown(const Components&, const Corpus&,
+                                 const std::function<bool()>& interrupted = {});
 
 }  // namespace plumb

@@ -63,8 +63,9 @@ Config generic_mend(const Config& short_run) {
   return c;
 }
 
-std::vector<double> short_losses(const Config& config, std::int64_t steps, int seeds, const Components& components,
-                                 const Corpus& corpus, const std::function<bool()>& interrupted) {
+std::vector<double> short_losses(const Config& config, std::int64_t steps, int seeds,
+                                 const Components& components, const Corpus& corpus,
+                                 const std::function<bool()>& interrupted) {
   const Config c = shortened_to(config, steps);
   std::vector<double> losses;
   for (int i = 0; i < seeds; ++i)

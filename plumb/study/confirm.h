@@ -40,8 +40,8 @@ Config generic_mend(const Config& short_run);
 
 /// The mean of the last losses of runs of `steps` steps, shortened alike, from `seeds` seeds on; HUGE_VAL: the run broke. Error
 /// with exit status 130 when interrupted.
-std::vector<double> short_losses(const Config&, std::int64_t steps, int seeds, const Components&, const Corpus&,
-                                 const std::function<bool()>& interrupted);
+std::vector<double> short_losses(const Config&, std::int64_t steps, int seeds, const Components&,
+                                 const Corpus&, const std::function<bool()>& interrupted);
 
 /// `patch` empty: nothing to try.
 Confirmation confirm(const Config&, const Patch& patch, const Components&, const Corpus&,

@@ -57,7 +57,8 @@ Trace until(const Trace& whole, std::int64_t steps) {
   return t;
 }
 
-std::optional<std::int64_t> first_named(const Trace& whole, std::string_view fault, const std::vector<Cause>& causes) {
+std::optional<std::int64_t> first_named(const Trace& whole, std::string_view fault,
+                                        const std::vector<Cause>& causes) {
   constexpr std::int64_t every = 25;
   const std::int64_t all = whole.steps.empty() ? 0 : whole.steps.back().step + 1;
   for (std::int64_t steps = 1; steps < all; steps = steps == 1 ? every : steps + every)
@@ -68,20 +69,23 @@ std::optional<std::int64_t> first_named(const Trace& whole, std::string_view fau
 
 // A mend of another cause: a setting that people change when a run is worse than it should be.
 Config with_other_mend(const Config& sick, std::string_view key) {
-  const std::vector<std::string> mends{"model.attention.qk_norm=rms", "train.weight_decay=0", "train.beta2=0.99",
-                                       "init.scheme=xavier", "model.norm=rms"};
+  const std::vector<std::string> mends{"model.attention.qk_norm=rms", "train.weight_decay=0",
+                                       "train.beta2=0.99", "init.scheme=xavier", "model.norm=rms"};
   Config c = sick;
   set_value(c, mends[fnv1a(key) % mends.size()]);
   return c;
 }
 
-bool beats(const std::vector<double>& mended, const std::vector<double>& as_is, const std::vector<double>& generic) {
+bool beats(const std::vector<double>& mended, const std::vector<double>& as_is,
+           const std::vector<double>& generic) {
   return paired(mended, as_is).high < 0 && paired(mended, generic).high < 0;
 }
 
 void confirm_case(TrainedCase& t, const Config& sick, const Config& healthy, const TrainedOptions& o,
                   const Components& components, const Corpus& corpus) {
-  const auto losses = [&](const Config& c) { return short_losses(c, o.confirm_steps, 3, components, corpus, o.interrupted); };
+  const auto losses = [&](const Config& c) {
+    return short_losses(c, o.confirm_steps, 3, components, corpus, o.interrupted);
+  };
   const auto as_is = losses(sick), mended = losses(healthy);
   t.hurts = paired(mended, as_is).high < 0;
   if (!t.hurts) return;
@@ -126,7 +130,8 @@ std::vector<TrainedCase> score_trained(const std::vector<ScoreCase>& all, const 
                                        const Components& components, const Corpus& corpus) {
   std::vector<TrainedCase> cases;
   for (const ScoreCase& c : all)
-    if (!c.fault.empty()) cases.push_back({.before = c, .named_at = {}, .leaves_at = {}, .mend = {}, .placebo = {}, .other = {}});
+    if (!c.fault.empty())
+      cases.push_back({.before = c, .named_at = {}, .leaves_at = {}, .mend = {}, .placebo = {}, .other = {}});
   const auto causes = doctor_table();
   side_by_side(cases.size(), o.at_a_time, o.progress, [&](std::size_t i) {
     TrainedCase& t = cases[i];
@@ -137,7 +142,8 @@ std::vector<TrainedCase> score_trained(const std::vector<ScoreCase>& all, const 
     other.train.seed += 1;
     const Trace trace = trained(sick, components, corpus, o.interrupted);
     const auto twin = losses_of(trained(healthy, components, corpus, o.interrupted));
-    t.leaves_at = leaves_band(losses_of(trace), twin, losses_of(trained(other, components, corpus, o.interrupted)));
+    t.leaves_at =
+        leaves_band(losses_of(trace), twin, losses_of(trained(other, components, corpus, o.interrupted)));
     t.trace = named_in(trace, causes);
     t.named_at = first_named(trace, t.before.fault, causes);
     Trace both = audit(sick, components, corpus, {.interrupted = o.interrupted});
@@ -152,13 +158,15 @@ std::vector<TrainedCase> score_trained(const std::vector<ScoreCase>& all, const 
 namespace {
 
 struct TrainedTally {
-  std::int64_t n = 0, trace = 0, run = 0, earlier = 0, both = 0, right = 0, hurt = 0, mend = 0, placebo = 0, other = 0, tried_other = 0;
+  std::int64_t n = 0, trace = 0, run = 0, earlier = 0, both = 0, right = 0, hurt = 0, mend = 0, placebo = 0,
+               other = 0, tried_other = 0;
   explicit TrainedTally(const std::vector<TrainedCase>& all) {
     for (const TrainedCase& t : all) {
       ++n, trace += right_at_first(t.trace, t.before.fault), run += right_at_first(t.run, t.before.fault);
       if (t.leaves_at) ++both, earlier += t.before.first() || (t.named_at && *t.named_at <= *t.leaves_at);
       if (!t.before.first()) continue;
-      ++right, hurt += t.hurts, mend += t.mend == true, placebo += t.placebo == true, other += t.other == true;
+      ++right, hurt += t.hurts, mend += t.mend == true, placebo += t.placebo == true,
+          other += t.other == true;
       tried_other += t.other.has_value();
     }
   }
@@ -194,22 +202,36 @@ Json trained_json(const std::vector<TrainedCase>& all) {
 std::string trained_markdown(const std::vector<TrainedCase>& all, const TrainedOptions& o) {
   const TrainedTally s(all);
   std::string out = fmt::format(
-      "## While training\n\nThe first case of each fault, trained for {} steps beside its healthy twin. The trace alone: what its rows "
-      "and facts say without the model. The loss leaves its band: the mean of 20 losses is further from the twin's than three times "
-      "what two healthy runs are apart, for 20 steps. Confirmed: as `--confirm` does it, {} steps, three seeds, by taking the fault "
-      "away; placebo: another seed in place of a mend; another: a mend of something else (qk-norm, decay, beta2, init, norm). "
-      "Only faults that make the loss higher in so few steps can be confirmed by the loss.\n\n| | |\n| --- | --- |\n"
+      "## While training\n\nThe first case of each fault, trained for {} steps beside its healthy twin. The "
+      "trace alone: what its rows "
+      "and facts say without the model. The loss leaves its band: the mean of 20 losses is further from the "
+      "twin's than three times "
+      "what two healthy runs are apart, for 20 steps. Confirmed: as `--confirm` does it, {} steps, three "
+      "seeds, by taking the fault "
+      "away; placebo: another seed in place of a mend; another: a mend of something else (qk-norm, decay, "
+      "beta2, init, norm). "
+      "Only faults that make the loss higher in so few steps can be confirmed by the loss.\n\n| | |\n| --- | "
+      "--- |\n"
       "| right at first, the trace alone | {} |\n| right at first, the run (trace and model) | {} |\n"
-      "| named before training or no later than the loss leaves its band | {} |\n| right before training; of these the loss is higher "
-      "(95 %) | {}; {} |\n| confirmed by the mend | {} |\n| by the placebo | {} |\n| by another mend | {} |\n\n",
-      o.steps, o.confirm_steps, rate_text(s.trace, s.n), rate_text(s.run, s.n), rate_text(s.earlier, s.both), s.right, s.hurt,
-      rate_text(s.mend, s.hurt), rate_text(s.placebo, s.hurt), rate_text(s.other, s.tried_other));
-  out += "| fault | before training | trace alone | trace names it at step | loss leaves its band at step | confirmed | placebo | another "
-         "|\n| --- | --- | --- | --- | --- | --- | --- | --- |\n";
+      "| named before training or no later than the loss leaves its band | {} |\n| right before training; of "
+      "these the loss is higher "
+      "(95 %) | {}; {} |\n| confirmed by the mend | {} |\n| by the placebo | {} |\n| by another mend | {} "
+      "|\n\n",
+      o.steps, o.confirm_steps, rate_text(s.trace, s.n), rate_text(s.run, s.n), rate_text(s.earlier, s.both),
+      s.right, s.hurt, rate_text(s.mend, s.hurt), rate_text(s.placebo, s.hurt),
+      rate_text(s.other, s.tried_other));
+  out +=
+      "| fault | before training | trace alone | trace names it at step | loss leaves its band at step | "
+      "confirmed | placebo | another "
+      "|\n| --- | --- | --- | --- | --- | --- | --- | --- |\n";
   for (const TrainedCase& t : all)
-    out += fmt::format("| `{}` | {} | {} | {} | {} | {} | {} | {} |\n", t.before.fault, t.before.first() ? "right" : "no",
-                       right_at_first(t.trace, t.before.fault) ? "right" : t.trace.empty() ? "–" : t.trace.front(),
-                       step_text(t.named_at), step_text(t.leaves_at), yes_text(t.mend), yes_text(t.placebo), yes_text(t.other));
+    out += fmt::format("| `{}` | {} | {} | {} | {} | {} | {} | {} |\n", t.before.fault,
+                       t.before.first() ? "right" : "no",
+                       right_at_first(t.trace, t.before.fault) ? "right"
+                       : t.trace.empty()                       ? "–"
+                                                               : t.trace.front(),
+                       step_text(t.named_at), step_text(t.leaves_at), yes_text(t.mend), yes_text(t.placebo),
+                       yes_text(t.other));
   return out + "\n";
 }
 

@@ -27,8 +27,8 @@ struct TrainedOptions {
 };
 
 /// Of the cases that have a fault.
-std::vector<TrainedCase> score_trained(const std::vector<ScoreCase>&, const TrainedOptions&, const Components&,
-                                       const Corpus&);
+std::vector<TrainedCase> score_trained(const std::vector<ScoreCase>&, const TrainedOptions&,
+                                       const Components&, const Corpus&);
 
 Json trained_json(const std::vector<TrainedCase>&);
 /// A part of docs/scorecard.md.

@@ -337,9 +337,14 @@ class Trainer {
       observers_.write(row);
       if (events_.probed) events_.probed(row);
     }
-    trace.step(row);
+    write(row, trace);
     finish_step(ce, norm, rate.lr, trace);
     return true;
+  }
+
+  void write(const StepRow& row, TraceWriter& trace) {
+    trace.step(row);
+    if (events_.row) events_.row(row);
   }
 
   // After the update: validation and checkpoint when they are due, then the report.
@@ -355,7 +360,7 @@ class Trainer {
       StepRow row;
       row.step = done;
       row.values = {{"val_loss", result_.val_loss}};
-      trace.step(row);
+      write(row, trace);
     }
     if (done == t_.steps || (t_.checkpoint_every > 0 && done % t_.checkpoint_every == 0)) save(done);
     const double left = static_cast<double>(t_.steps - done);
@@ -377,7 +382,7 @@ class Trainer {
     row.values = {{"loss", loss.cross_entropy}, {"grad_norm", norm}};
     if (std::isfinite(loss.cross_entropy) && !std::isfinite(loss.loss))
       row.values.emplace_back("objective", loss.loss);
-    trace.step(row);
+    write(row, trace);
     trace.fact({"non_finite", result_.reason});
   }
 

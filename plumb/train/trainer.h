@@ -57,6 +57,7 @@ struct TrainEvents {
   std::function<void(const RunStart&)> start;
   std::function<void(const StepReport&)> step;
   std::function<void(const StepRow&)> probed;  // the row of a probed step
+  std::function<void(const StepRow&)> row;     // every row, once the trace has it
   std::function<bool()> interrupted;           // asked before each step: true writes a checkpoint and stops
 };
 
