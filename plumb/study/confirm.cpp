@@ -7,8 +7,7 @@
 
 #include "plumb/base/error.h"
 #include "plumb/model/decoder.h"
-#include "plumb/study/scratch.h"
-#include "plumb/train/trainer.h"
+#include "plumb/study/short_run.h"
 
 namespace plumb {
 namespace {
@@ -16,41 +15,13 @@ namespace {
 constexpr int n_seed = 3;
 
 // The mean of the last losses; a run that broke has none, and is worse than any other.
-double loss_of(Config c, std::int64_t seed, const Components& components, const Corpus& corpus,
+double loss_of(const Config& c, std::int64_t seed, const Components& components, const Corpus& corpus,
                const ConfirmOptions& o) {
-  const Scratch dir;
-  c.train.seed = seed;
-  TrainEvents events;
-  events.interrupted = o.interrupted;
-  const TrainResult r = train({.config = c, .out = dir.path / "run"}, components, corpus, events);
-  if (r.status == "interrupted") throw Error("interrupted; nothing was written", 130);
+  const TrainResult r = short_run(c, seed, components, corpus, o.interrupted);
   return r.status == "done" ? r.train_loss : HUGE_VAL;
 }
 
-Config shortened_to(const Config& given, std::int64_t steps) {
-  Config c = given;
-  const double by =
-      static_cast<double>(steps) / static_cast<double>(std::max<std::int64_t>(steps, c.train.steps));
-  c.train.warmup = std::llround(static_cast<double>(c.train.warmup) * by);
-  c.train.steps = steps;
-  c.train.eval_every = c.train.checkpoint_every = 0;
-  return c;
-}
-
 }  // namespace
-
-PairedDifference paired(const std::vector<double>& a, const std::vector<double>& b) {
-  constexpr double between = 0.95;
-  const double t = between * std::sqrt(2 / (1 - between * between));
-  double mean = 0, squares = 0;
-  for (int i = 0; i < n_seed; ++i)
-    mean += (a[static_cast<std::size_t>(i)] - b[static_cast<std::size_t>(i)]) / n_seed;
-  if (!std::isfinite(mean)) return {mean, mean, mean};  // one of them broke
-  for (int i = 0; i < n_seed; ++i)
-    squares += std::pow(a[static_cast<std::size_t>(i)] - b[static_cast<std::size_t>(i)] - mean, 2);
-  const double half = t * std::sqrt(squares / (n_seed - 1) / n_seed);
-  return {mean, mean - half, mean + half};
-}
 
 Confirmation confirm(const Config& given, const Patch& patch, const Components& components,
                      const Corpus& corpus, const ConfirmOptions& o) {

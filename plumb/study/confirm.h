@@ -9,13 +9,9 @@
 #include "plumb/data/text_corpus.h"
 #include "plumb/doctor/doctor.h"
 #include "plumb/model/components.h"
+#include "plumb/study/statistics.h"
 
 namespace plumb {
-
-/// A paired difference of losses over seeds, in nats, with Student's 95 % interval.
-struct PairedDifference {
-  double mean = 0, low = 0, high = 0;
-};
 
 struct Confirmation {
   std::optional<bool> confirmed;  // empty: it cannot be told; `because` says why
@@ -28,10 +24,6 @@ struct ConfirmOptions {
   std::function<void(int run, int runs)> progress = {};
   std::function<bool()> interrupted = {};
 };
-
-/// The difference of three pairs. Of two degrees of freedom Student's quantile has a closed form, a sqrt(2 / (1 - a^2)) for
-/// the probability a between its ends: 4.303 for 0.95.
-PairedDifference paired(const std::vector<double>& a, const std::vector<double>& b);
 
 /// `patch` empty: nothing to try.
 Confirmation confirm(const Config&, const Patch& patch, const Components&, const Corpus&,

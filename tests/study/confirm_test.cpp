@@ -8,6 +8,8 @@
 namespace plumb::test {
 namespace {
 
+using V = std::vector<double>;
+
 Confirmation tried(const Config& c, const Patch& patch) {
   return confirm(c, patch, Components{}, made_up_text(), {.steps = 60});
 }
@@ -21,15 +23,15 @@ Config slow() {
 // Differences 1, 2, 3: mean 2, standard error 1 / sqrt(3), and Student's 97.5 % quantile of two degrees of freedom 4.302653
 // (tables).
 TEST(Confirm, TheIntervalIsStudents) {
-  const PairedDifference d = paired({2, 4, 6}, {1, 2, 3});
+  const PairedDifference d = paired(V{2, 4, 6}, V{1, 2, 3});
   EXPECT_NEAR(d.mean, 2, 1e-12);
   EXPECT_NEAR(d.high, 2 + 4.302653 / std::sqrt(3.0), 1e-6);
   EXPECT_NEAR(d.low, 2 - 4.302653 / std::sqrt(3.0), 1e-6);
 }
 
 TEST(Confirm, ARunThatBreaksIsWorseThanAnyOther) {
-  EXPECT_LT(paired({1, 1, 1}, {2, HUGE_VAL, 2}).high, 0);
-  EXPECT_GT(paired({1, HUGE_VAL, 1}, {2, 2, 2}).high, 0);
+  EXPECT_LT(paired(V{1, 1, 1}, V{2, HUGE_VAL, 2}).high, 0);
+  EXPECT_GT(paired(V{1, HUGE_VAL, 1}, V{2, 2, 2}).high, 0);
 }
 
 TEST(Confirm, TheMendOfWhatIsWrong) {
