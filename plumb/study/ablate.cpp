@@ -172,7 +172,8 @@ class Ablater {
     return {};
   }
 
-  // At the mean: each row of the table of positions becomes the mean row. Scores that depend on distance have none.
+  // At the mean: each row of the table of positions becomes the mean row. Scores that depend on distance have
+  // none.
   std::optional<Effect> changed(const Part& part, bool at_mean) {
     const Changed keep(p_.store);
     for (const Slice& s : part.removed) {

@@ -11,8 +11,8 @@ namespace plumb {
 
 namespace {
 
-// Of a model that is the same in training (its dropout is out already) the faster products of training are taken: those of
-// evaluation give the same bits for any number of rows, which nobody needs here.
+// Of a model that is the same in training (its dropout is out already) the faster products of training are
+// taken: those of evaluation give the same bits for any number of rows, which nobody needs here.
 Mode mode_of(const Patient& p, const DecoderSpec& s) {
   const bool same = s.norm != "batch" && s.flaws.faults.empty();
   return same || p.faults.evaluate_in_training_mode ? Mode::train : Mode::eval;

@@ -1,4 +1,5 @@
-// A model on a fixed set of held-out sequences: the loss of each, whole and with named values changed on the way.
+// A model on a fixed set of held-out sequences: the loss of each, whole and with named values changed on the
+// way.
 #pragma once
 #include <map>
 #include <memory>
@@ -26,9 +27,9 @@ struct Replace {
 
 class HeldOut {
  public:
-  /// `n` sequences, spread evenly over the validation split (all of them where it has no more). `points` are those that can be
-  /// looked at or replaced; those that the model lacks are left out. `spec`: of the same parameters as the patient's. Borrows
-  /// its arguments. bad_input where no sequence has a target.
+  /// `n` sequences, spread evenly over the validation split (all of them where it has no more). `points` are
+  /// those that can be looked at or replaced; those that the model lacks are left out. `spec`: of the same
+  /// parameters as the patient's. Borrows its arguments. bad_input where no sequence has a target.
   HeldOut(Patient&, const DecoderSpec& spec, std::int64_t n, const std::set<std::string>& points,
           ThreadPool&);
   HeldOut(const HeldOut&) = delete;  // its plan points to its hook
@@ -46,8 +47,9 @@ class HeldOut {
   double mean(std::span<const double> sums) const;
   /// Of every point, in a pass without changes.
   std::map<std::string, ColumnStats> look();
-  /// The gradient of the mean loss of the same sequences, in the layout of the patient's parameters. The model is in training
-  /// mode (norms of batches use the batch), without dropout and without what else is minimised beside the loss.
+  /// The gradient of the mean loss of the same sequences, in the layout of the patient's parameters. The
+  /// model is in training mode (norms of batches use the batch), without dropout and without what else is
+  /// minimised beside the loss.
   std::vector<double> gradient();
 
  private:

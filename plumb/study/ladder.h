@@ -1,7 +1,8 @@
-// Parts left out from the start: short trainings of a config and of the same without one part, from the same seeds.
+// Parts left out from the start: short trainings of a config and of the same without one part, from the same
+// seeds.
 //
-// What a trained model loses when a part is taken away is not what a model without it would have learned: the others would have
-// made up for it.
+// What a trained model loses when a part is taken away is not what a model without it would have learned: the
+// others would have made up for it.
 #pragma once
 #include <functional>
 #include <optional>
@@ -29,7 +30,8 @@ struct Rung {
   std::vector<double> losses = {};             // on the validation split, by seed; NaN of a run that broke
   std::int64_t broke = 0;                      // runs that did
   std::optional<PairedDifference> delta = {};  // to the whole one, over seeds; none where a run broke
-  /// A loss within 0.02 of a trivial model's: a degenerate solution, and no measurement of the part. "uniform", "unigram".
+  /// A loss within 0.02 of a trivial model's: a degenerate solution, and no measurement of the part.
+  /// "uniform", "unigram".
   std::string degenerate = {};
   double mean() const;  // of the runs that did not break
 };

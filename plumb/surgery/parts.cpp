@@ -60,7 +60,8 @@ class PartsOf {
     return found;
   }
 
-  // What a sub-layer is made of: matrices, their biases and lengths; not its norms, nor gains of the residual rule.
+  // What a sub-layer is made of: matrices, their biases and lengths; not its norms, nor gains of the residual
+  // rule.
   std::vector<Slice> branch(const std::string& prefix) const {
     return slices(prefix + ".", [](const ParamInfo& p) {
       switch (p.spec.role) {
@@ -77,7 +78,8 @@ class PartsOf {
     });
   }
 
-  // The linears of these roles: all parameters whose name starts as that of such a matrix ("blocks.0.attn.o.").
+  // The linears of these roles: all parameters whose name starts as that of such a matrix
+  // ("blocks.0.attn.o.").
   std::vector<Slice> linears(const std::string& prefix, Roles roles) const {
     std::vector<Slice> found;
     for (const ParamInfo& p : layout_.params) {

@@ -1,4 +1,5 @@
-// The parts of a decoder that can be switched off in a trained model: at which named values, in which parameters.
+// The parts of a decoder that can be switched off in a trained model: at which named values, in which
+// parameters.
 #pragma once
 #include <optional>
 #include <string>
@@ -25,8 +26,8 @@ struct Slice {
 
 struct Part {
   std::string name, kind;  // "blocks.3.attn", "attention"
-  // Off is one of these: values at cuts become 0; `to` gets what stands at `from`; parameters become what `removed` says; the
-  // model has no position code.
+  // Off is one of these: values at cuts become 0; `to` gets what stands at `from`; parameters become what
+  // `removed` says; the model has no position code.
   enum class Off : std::uint8_t { cuts, bypass, parameters, no_position } off = Off::cuts;
   std::vector<Cut> cuts = {};
   std::string from = {}, to = {};
@@ -35,10 +36,12 @@ struct Part {
   std::vector<Slice> removed = {};
 };
 
-/// Those of a model, in its own order. What its settings leave out (projections, the final norm, positions) is no part.
+/// Those of a model, in its own order. What its settings leave out (projections, the final norm, positions)
+/// is no part.
 std::vector<Part> parts_of(const DecoderSpec&, const ParamLayout&);
 
-/// Columns `slots` of the hidden layer of a block's FFN, as one part. Only where the FFN is one of d_ff slots (no experts).
+/// Columns `slots` of the hidden layer of a block's FFN, as one part. Only where the FFN is one of d_ff slots
+/// (no experts).
 Part slots_part(const DecoderSpec&, const ParamLayout&, std::int64_t layer,
                 const std::vector<std::int64_t>& slots, const std::string& which);
 

@@ -11,7 +11,8 @@
 namespace plumb::test {
 namespace {
 
-// The density integrated by Simpson's rule in Python, and bisected; printed tables have the same to their digits.
+// The density integrated by Simpson's rule in Python, and bisected; printed tables have the same to their
+// digits.
 TEST(Student, WidthsAreThoseOfTables) {
   for (const auto& [df, width95, width99] : {std::tuple{1, 12.706204736432095, 63.65674116287305},
                                              {2, 4.302652729911275, 9.92484320091807},

@@ -1,4 +1,5 @@
-// Arms that change nothing are left out, those that cannot be are refused in a sentence, and what broke is a result.
+// Arms that change nothing are left out, those that cannot be are refused in a sentence, and what broke is a
+// result.
 #include "plumb/study/ladder.h"
 
 #include <gtest/gtest.h>

@@ -10,8 +10,8 @@ namespace {
 
 using V = std::vector<double>;
 
-// Differences 1, 2, 3, 6: mean 3, variance 14/3, standard error sqrt(14/12), Student's 97.5 % quantile of three degrees of
-// freedom 3.182446 (tables).
+// Differences 1, 2, 3, 6: mean 3, variance 14/3, standard error sqrt(14/12), Student's 97.5 % quantile of
+// three degrees of freedom 3.182446 (tables).
 TEST(Paired, FourPairs) {
   const PairedDifference d = paired(V{2, 4, 6, 10}, V{1, 2, 3, 4});
   EXPECT_NEAR(d.mean, 3, 1e-12);
