@@ -155,6 +155,15 @@ TEST(Ablate, WhatIsLeftIsTheModelThatNeverHadThePart) {
   expect_without({"model.position=sinusoidal"}, "positions", "model.position=none");
 }
 
+TEST(Ablate, PositionsThatAreAllTheSameAreTheirMean) {
+  Model m({});
+  const View<float> table = m.patient.store.param("pos.weight");
+  for (std::int64_t i = 1; i < table.rows; ++i) std::copy_n(table.row(0), table.cols, table.row(i));
+  const AblatedPart positions = named(m.ablated(), "positions");
+  EXPECT_NEAR(positions.mean->delta.mean, 0, 1e-6);
+  EXPECT_GT(std::abs(positions.zero->delta.mean), 1e-5);
+}
+
 TEST(Ablate, NoOutputProjectionIsTheIdentity) {
   Model m({"model.n_layer=1"});
   const Ablation a = m.ablated();
