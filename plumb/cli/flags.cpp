@@ -112,6 +112,20 @@ void measure_options(CLI::App& sub, Flags& f) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}));
 }
 
+void ablate_options(CLI::App& sub, Flags& f) {
+  sub.add_option("--sequences", f.sequences, "held-out sequences, the same for every part")
+      ->check(CLI::Range(std::int64_t{2}, std::int64_t{1'000'000}));
+  sub.add_option("--draws", f.draws, "of noise on each part's parameters; 0: the ablations alone, no proxies")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1000}));
+  sub.add_option("--slots", f.slots, "also FFN slots: dead, or how many of the least and the most active");
+  sub.add_flag("--sort", f.sort, "the part that is needed most comes first");
+  sub.add_option("--train", f.train_steps,
+                 "train so many steps without each part, from the start, beside the config as it is")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}));
+  sub.add_option("--seeds", f.seeds, "with --train: of each")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}));
+}
+
 void runs_options(CLI::App& sub, Flags& f) {
   sub.add_option("--out", f.out, "the folder that holds the runs (runs)");
   sub.add_flag("--force", f.force, "rm: also runs that are unfinished");
@@ -160,6 +174,13 @@ constexpr Command commands[] = {
      "10",
      "MODEL [INSTRUMENT]", "a config, a run or a checkpoint; then instruments, or all of them",
      measure_command, measure_options},
+    {"ablate",
+     "Which parts does a trained model need: the loss with each switched off, and which cheaper number "
+     "tells the "
+     "same.",
+     "plumb ablate runs/first\n  plumb ablate runs/first --sort --slots 8\n  plumb ablate my.toml --train "
+     "200 --seeds 3",
+     "RUN|CHECKPOINT|CONFIG", "what to look at; without one, the defaults", ablate_command, ablate_options},
     {"inspect",
      "Somebody else's model: nine questions, answered from config, names, shapes and weights; nothing "
      "in it "

@@ -51,6 +51,10 @@ struct Flags {
   int seeds = 3;
   // measure
   std::int64_t layer = -1, top = 5;
+  // ablate
+  std::int64_t sequences = 64, draws = 3, train_steps = 0, seeds = 3;
+  std::string slots;
+  bool sort = false;
   // runs
   bool force = false;
 };
@@ -98,6 +102,7 @@ int eval_command(const Flags&);
 int profile_command(const Flags&);
 int inspect_command(const Flags&);
 int measure_command(const Flags&);
+int ablate_command(const Flags&);
 int compare_command(const Flags&);
 int doctor_command(const Flags&);
 int bisect_command(const Flags&);

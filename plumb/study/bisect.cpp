@@ -15,6 +15,7 @@
 #include "plumb/base/wrap.h"
 #include "plumb/spec/from_config.h"
 #include "plumb/study/scratch.h"
+#include "plumb/study/short_run.h"
 #include "plumb/train/trainer.h"
 
 namespace plumb {

@@ -6,10 +6,8 @@
 #include <cmath>
 
 #include "plumb/base/error.h"
-#include "plumb/base/student.h"
 #include "plumb/model/decoder.h"
-#include "plumb/study/scratch.h"
-#include "plumb/train/trainer.h"
+#include "plumb/study/short_run.h"
 
 namespace plumb {
 namespace {
@@ -17,44 +15,13 @@ namespace {
 constexpr int n_seed = 3;
 
 // The mean of the last losses; a run that broke has none, and is worse than any other.
-double loss_of(Config c, std::int64_t seed, const Components& components, const Corpus& corpus,
+double loss_of(const Config& c, std::int64_t seed, const Components& components, const Corpus& corpus,
                const std::function<bool()>& interrupted) {
-  const Scratch dir;
-  c.train.seed = seed;
-  TrainEvents events;
-  events.interrupted = interrupted;
-  const TrainResult r = train({.config = c, .out = dir.path / "run"}, components, corpus, events);
-  if (r.status == "interrupted") throw Error("interrupted; nothing was written", 130);
+  const TrainResult r = short_run(c, seed, components, corpus, interrupted);
   return r.status == "done" ? r.train_loss : HUGE_VAL;
 }
 
 }  // namespace
-
-Config shortened_to(const Config& given, std::int64_t steps) {
-  Config c = given;
-  const double by =
-      static_cast<double>(steps) / static_cast<double>(std::max<std::int64_t>(steps, c.train.steps));
-  c.train.warmup = std::llround(static_cast<double>(c.train.warmup) * by);
-  c.train.steps = steps;
-  c.train.eval_every = c.train.checkpoint_every = 0;
-  return c;
-}
-
-PairedDifference paired(const std::vector<double>& a, const std::vector<double>& b) {
-  const auto n = static_cast<double>(a.size());
-  if (a.size() != b.size() || a.size() < 2)
-    fail("pairs of {} and {} losses have no interval; give two pairs or more", a.size(), b.size());
-  std::vector<double> difference;
-  // Infinity less itself is no number: of two that broke, neither is worse.
-  for (std::size_t i = 0; i < a.size(); ++i) difference.push_back(a[i] == b[i] ? 0 : a[i] - b[i]);
-  double mean = 0, squares = 0;
-  for (const double d : difference) mean += d / n;
-  if (!std::isfinite(mean)) return {mean, mean, mean};  // one of them broke
-  for (const double d : difference) squares += std::pow(d - mean, 2);
-  const double half =
-      student_quantile(0.975, static_cast<int>(a.size()) - 1) * std::sqrt(squares / (n - 1) / n);
-  return {mean, mean - half, mean + half};
-}
 
 Config generic_mend(const Config& short_run) {
   Config c = short_run;

@@ -9,13 +9,9 @@
 #include "plumb/data/text_corpus.h"
 #include "plumb/doctor/doctor.h"
 #include "plumb/model/components.h"
+#include "plumb/study/statistics.h"
 
 namespace plumb {
-
-/// A paired difference of losses over seeds, in nats, with Student's 95 % interval.
-struct PairedDifference {
-  double mean = 0, low = 0, high = 0;
-};
 
 struct Confirmation {
   std::optional<bool> confirmed;  // empty: it cannot be told; `because` says why
@@ -28,12 +24,6 @@ struct ConfirmOptions {
   std::function<void(int run, int runs)> progress = {};
   std::function<bool()> interrupted = {};
 };
-
-/// a less b, of two pairs or more. A loss of HUGE_VAL is a run's that broke: it makes the whole difference infinite.
-PairedDifference paired(const std::vector<double>& a, const std::vector<double>& b);
-
-/// A run of `steps` steps in place of the config's, its warm-up shortened alike.
-Config shortened_to(const Config&, std::int64_t steps);
 
 /// What helps against most things: half the learning rate, twice the warm-up and ten steps more.
 Config generic_mend(const Config& short_run);

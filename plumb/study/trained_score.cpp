@@ -12,6 +12,7 @@
 #include "plumb/study/confirm.h"
 #include "plumb/study/observe.h"
 #include "plumb/study/scratch.h"
+#include "plumb/study/short_run.h"
 #include "plumb/study/side_by_side.h"
 #include "plumb/train/trainer.h"
 

@@ -204,11 +204,11 @@ CASES = [
      "there is no corpus '{dir}/none.txt': neither a file nor a known name (embedded, tang, tang-full); correct "
      'data.corpus'),
     ('',
-     'name a command: init, train, resume, sample, eval, profile, measure, inspect, compare, doctor, bisect, runs, params, check, explain, bench, corpus, config; '
+     'name a command: init, train, resume, sample, eval, profile, measure, ablate, inspect, compare, doctor, bisect, runs, params, check, explain, bench, corpus, config; '
      '`plumb --help` says what each does'),
     ('trian',
      "unknown command 'trian'; did you mean 'train'? known: init, train, resume, sample, eval, profile, "
-     'measure, inspect, compare, doctor, bisect, runs, params, check, explain, bench, corpus, config'),
+     'measure, ablate, inspect, compare, doctor, bisect, runs, params, check, explain, bench, corpus, config'),
     ('train --no-such-flag', 'The following argument was not expected: --no-such-flag; `plumb train --help` shows what there is'),
     ('train --out', '--out: 1 required TEXT missing; `plumb train --help` shows what there is'),
 ]
