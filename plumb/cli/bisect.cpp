@@ -33,7 +33,10 @@ int bisect_command(const Flags& f) {
   const Differing d = differing_settings(good, bad, f.bisect_steps, Components{});
   note_faults(good, f.quiet);
   note_faults(bad, f.quiet);
-  BisectOptions o{.steps = f.bisect_steps, .seeds = f.seeds, .at_a_time = 0, .interrupted = interrupted};
+  BisectOptions o{.steps = f.bisect_steps,
+                  .seeds = static_cast<int>(f.seeds),
+                  .at_a_time = 0,
+                  .interrupted = interrupted};
   const bool halves = d.suspects.size() > most_singles;
   if (!f.quiet)
     say("{}{}{} runs of {} steps{}\n", differing_text(d, terminal_width(2)), halves ? "about " : "",

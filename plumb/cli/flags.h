@@ -46,13 +46,14 @@ struct Flags {
   std::int64_t confirm_steps = 200;
   std::string salt = "plumb";
   int cases = 3, healthy = 100;
+  // bisect and ablate
+  std::int64_t seeds = 3;
   // bisect
   std::int64_t bisect_steps = 200;
-  int seeds = 3;
   // measure
   std::int64_t layer = -1, top = 5;
   // ablate
-  std::int64_t sequences = 64, draws = 3, train_steps = 0, seeds = 3;
+  std::int64_t sequences = 64, draws = 3, train_steps = 0;
   std::string slots;
   bool sort = false;
   // runs

@@ -1,4 +1,5 @@
 #include "plumb/study/differing.h"
+#include "plumb/study/short_run.h"
 
 #include <algorithm>
 #include <numeric>
