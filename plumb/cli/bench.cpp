@@ -1,5 +1,6 @@
 // plumb bench step: one training step beside the processor's peak, its own matrix products, and a peer,
-// interleaved. plumb bench probes: what a probed step costs more than a plain one, in pairs.
+// interleaved. plumb bench probes: what a probed step costs more than a plain one, with the cheap probes and
+// with all, in triples.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -50,6 +51,9 @@ double step_flops(const Plan<float>& plan, const DecoderSpec& s) {
   return per_token * tokens;
 }
 
+/// What is measured in a step.
+enum class Look : std::uint8_t { none, cheap, all };
+
 /// A model with a full step: loss, gradients, norm, update.
 class StepBench {
  public:
@@ -79,9 +83,11 @@ class StepBench {
   }
 
   /// Seconds of a step as the trainer takes it, with or without what the observers measure.
-  double step(bool probed = false) {
+  double step(Look look = Look::none) {
+    const bool probed = look != Look::none;
     const double t = now_s();
     plan_.observe(probed);
+    if (probed && observers_.choose) observers_.choose(look == Look::all);
     plan_.loss_and_grad(x_, y_, {optimizer_->steps(), 0});
     const double t1 = now_s();
     const double norm = plan_.grad_norm();
@@ -176,41 +182,80 @@ int bench_layers(const Flags& f, const Config& base, ThreadPool& pool) {
   return 0;
 }
 
+/// What a tier of probes adds to training when it is due at every `every`-th step; 0: never.
+struct Tier {
+  Median cost;  // seconds that a step with it takes more than the plain one beside it
+  std::int64_t every;
+  double plain;  // seconds of a plain step
+  double share(double s) const { return every > 0 ? s / (static_cast<double>(every) * plain) : 0; }
+
+  void add_to(Json& j, const std::string& ms, const std::string& share_key,
+              const std::string& every_key) const {
+    j[ms + "_ms"] = cost.value * 1e3;
+    j[ms + "_ms_interval"] = Json(std::vector<double>{cost.low * 1e3, cost.high * 1e3});
+    j[every_key] = every;
+    j[share_key] = share(cost.value);
+    j[share_key + "_interval"] = Json(std::vector<double>{share(cost.low), share(cost.high)});
+  }
+  void print(const char* which) const {
+    fmt::print("{}: {:.1f} ms more (95 %: {:.1f} to {:.1f}); ", which, cost.value * 1e3, cost.low * 1e3,
+               cost.high * 1e3);
+    if (every == 0)
+      fmt::print("never due, probe.all_every is 0\n");
+    else
+      fmt::print("at every {} steps {:.2f} % of training (95 %: {:.2f} to {:.2f})\n", every,
+                 100 * share(cost.value), 100 * share(cost.low), 100 * share(cost.high));
+  }
+};
+
 int bench_probes(const Flags& f, const Config& config, ThreadPool& pool) {
   if (config.probe.every == 0) bad_input("probe.every is 0: nothing is probed; set it to 1 or more");
   ProbeSet probes(spec_of(config, config.data.vocab_size, Components{}));
   StepBench bench(config, pool, observers_of(probes));
-  bench.step(true);
-  std::vector<double> plain, more;
-  const int pairs = 8 * f.rounds;
-  for (int i = 0; i < pairs; ++i) {  // the order alternates, so that a drift of the machine favours neither
-    const double first = bench.step(i % 2 == 0), second = bench.step(i % 2 != 0);
-    const double probed = i % 2 == 0 ? first : second;
-    plain.push_back(i % 2 == 0 ? second : first);
-    more.push_back(probed - plain.back());
-    if (!f.quiet && i % 8 == 7) say("pair {}/{}\n", i + 1, pairs);
+  bench.step(Look::all);
+  std::vector<double> plain, cheap, all;
+  const int triples = 8 * f.rounds;
+  for (int i = 0; i < triples; ++i) {  // the order turns, so that a drift of the machine favours none
+    std::array<double, 3> seconds{};
+    for (int k = 0; k < 3; ++k) {
+      const int look = (i + k) % 3;
+      seconds[static_cast<std::size_t>(look)] = bench.step(static_cast<Look>(look));
+    }
+    plain.push_back(seconds[0]);
+    cheap.push_back(seconds[1] - seconds[0]);
+    all.push_back(seconds[2] - seconds[0]);
+    if (!f.quiet && i % 8 == 7) say("triple {}/{}\n", i + 1, triples);
   }
-  const Median step(plain), cost(more);
-  const auto share = [&](double s) { return s / (static_cast<double>(config.probe.every) * step.value); };
+  const double step = Median(plain).value;
+  const Tier few{Median(cheap), config.probe.every, step}, whole{Median(all), config.probe.all_every, step};
+  std::vector<ProbeSet::Cost> costs = probes.costs();
+  const auto us = [](const ProbeSet::Cost& c) { return 1e6 * c.seconds / static_cast<double>(c.steps); };
+  std::ranges::sort(costs, [&](const auto& a, const auto& b) { return us(a) > us(b); });
   if (f.json) {
-    Json j = Json::object();
-    j["pairs"] = static_cast<std::int64_t>(pairs);
-    j["ms_per_step"] = step.value * 1e3;
-    j["probe_ms"] = cost.value * 1e3;
-    j["probe_ms_interval"] = Json(std::vector<double>{cost.low * 1e3, cost.high * 1e3});
-    j["every"] = config.probe.every;
-    j["share"] = share(cost.value);
-    j["share_interval"] = Json(std::vector<double>{share(cost.low), share(cost.high)});
+    Json j = Json::object(), by = Json::array();
+    j["pairs"] = static_cast<std::int64_t>(triples);
+    j["ms_per_step"] = step * 1e3;
+    few.add_to(j, "probe", "share", "every");
+    whole.add_to(j, "all", "all_share", "all_every");
+    for (const ProbeSet::Cost& c : costs) {
+      Json row = Json::object();
+      row["name"] = std::string(c.name);
+      row["us"] = us(c);
+      row["costly"] = c.costly;
+      by.push_back(row);
+    }
+    j["probes"] = by;
     j["threads"] = pool.size();
     fmt::print("{}\n", j.dump());
     return 0;
   }
-  fmt::print(
-      "a plain step: {:.1f} ms; a probed one costs {:.1f} ms more (95 %: {:.1f} to {:.1f}; medians of {} "
-      "pairs)\n",
-      step.value * 1e3, cost.value * 1e3, cost.low * 1e3, cost.high * 1e3, pairs);
-  fmt::print("at every {} steps: {:.2f} % of training (95 %: {:.2f} to {:.2f})\n", config.probe.every,
-             100 * share(cost.value), 100 * share(cost.low), 100 * share(cost.high));
+  fmt::print("a plain step: {:.1f} ms (medians of {} triples)\n", step * 1e3, triples);
+  few.print("with the cheap probes");
+  whole.print("with all probes");
+  fmt::print("\n{:<20} {:>16}\n", "probe", "us a probed step");
+  for (const ProbeSet::Cost& c : costs)
+    fmt::print("{:<20} {:>16.0f}  {}\n", c.name, us(c), c.costly ? "costly" : "cheap");
+  fmt::print("\nTimes of probes are sums over threads.\n");
   return 0;
 }
 

@@ -40,7 +40,7 @@ void resume_options(CLI::App& sub, Flags& f) {
 void bench_options(CLI::App& sub, Flags& f) {
   sub.add_option("--peer", f.peer,
                  "a command to time in turn with ours; it prints {\"ms_per_step\": x} as its last line");
-  sub.add_option("--rounds", f.rounds, "step: rounds, the best of which counts; probes: 8 pairs each")
+  sub.add_option("--rounds", f.rounds, "step: rounds, the best of which counts; probes: 8 triples each")
       ->check(CLI::Range(1, 100));
   sub.add_option("--layers", f.layers, "depths to time, to see that time is linear in n_layer: 6,12,24,48");
 }

@@ -1,6 +1,7 @@
-// Adjacent KL of float logits by SIMD, in double throughout: where adjacent predictions are nearly equal,
-// which is when it is asked for, KL is the small difference of large sums, and float lanes would leave
-// nothing of it. Doubles forward to the plain twin (measure.cpp has the formula).
+// Entropy and adjacent KL of float logits by SIMD, in double throughout: where adjacent predictions are
+// nearly equal, which is when it is asked for, KL is the small difference of large sums, and float lanes
+// would leave nothing of it. Doubles forward to the plain twin (measure.cpp has the formula). Largest
+// elements of columns.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "plumb/kernel/measure_simd.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -10,6 +11,7 @@
 #include <limits>
 
 #include "hwy/contrib/math/math-inl.h"
+#include "plumb/base/error.h"
 #include "plumb/kernel/measure.h"
 #include "plumb/kernel/simd_math-inl.h"
 
@@ -89,6 +91,51 @@ Mean AdjacentKl(View<const float> logits) {
   return mean;
 }
 
+Predictions PredictionsOf(View<const float> logits) {
+  const Doubles d;
+  const Narrow f;
+  const std::size_t n = Size(logits.cols), lanes = hn::Lanes(d);
+  const auto all = hn::FirstN(d, lanes);
+  const auto none = hn::Zero(f);  // instead of b: then Σ e^a a
+  Predictions p;
+  for (std::int64_t i = 0; i < logits.rows; ++i) {
+    const float* z = logits.row(i);
+    const float top = LargestOf(z, n);
+    RowSums s(top, 0);
+    std::size_t j = 0;
+    for (; j + kChains * lanes <= n; j += kChains * lanes)
+#pragma GCC unroll 4
+      for (std::size_t k = 0; k < kChains; ++k) s.add(k, hn::LoadU(f, z + j + k * lanes), none, all);
+    for (; j < n; j += lanes) {
+      const std::size_t left = std::min(lanes, n - j);
+      s.add(0, LoadFirst(f, left, z + j), none, hn::FirstN(d, left));
+    }
+    const double sum = RowSums::total(s.sum), log = std::log(sum);
+    const double entropy = log - RowSums::total(s.weighted) / sum;
+    p.entropy.add(entropy < 0 ? 0 : entropy);  // rounding can leave -1e-16
+    p.log_z.add(double(top) + log);
+  }
+  return p;
+}
+
+Tops RaiseTops(View<const float> x, bool absolute, float* top) {
+  const Floats d;
+  Tops all;
+  for (std::int64_t i = 0; i < x.rows; ++i) {
+    const float* row = x.row(i);
+    auto bad = hn::Zero(d);
+    ForRow(Size(x.cols), [&](std::size_t j, auto part) HWY_ATTR {
+      const auto v = part.load(row + j);
+      const auto size = absolute ? hn::Abs(v) : v;
+      part.store(hn::Max(part.load(top + j), size), top + j);
+      all.above += static_cast<std::int64_t>(hn::CountTrue(d, hn::Gt(v, hn::Zero(d))));
+      bad = hn::Or(bad, hn::VecFromMask(d, hn::IsNaN(v)));
+    });
+    all.nan |= !hn::AllFalse(d, hn::IsNaN(bad));  // all bits set is a NaN
+  }
+  return all;
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace plumb
@@ -98,6 +145,8 @@ HWY_AFTER_NAMESPACE();
 namespace plumb {
 namespace {
 HWY_EXPORT(AdjacentKl);
+HWY_EXPORT(PredictionsOf);
+HWY_EXPORT(RaiseTops);
 }  // namespace
 
 template <>
@@ -107,6 +156,21 @@ Mean adjacent_kl(View<const float> logits) {
 template <>
 Mean adjacent_kl(View<const double> logits) {
   return plain::adjacent_kl(logits);
+}
+
+Tops raise_tops(View<const float> x, bool absolute, std::span<float> top) {
+  if (static_cast<std::int64_t>(top.size()) < x.cols)
+    fail("[raise_tops] there is room for {} columns of {}", top.size(), x.cols);
+  return HWY_DYNAMIC_DISPATCH(RaiseTops)(x, absolute, top.data());
+}
+
+template <>
+Predictions predictions(View<const float> logits) {
+  return HWY_DYNAMIC_DISPATCH(PredictionsOf)(logits);
+}
+template <>
+Predictions predictions(View<const double> logits) {
+  return plain::predictions(logits);
 }
 
 }  // namespace plumb

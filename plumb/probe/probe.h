@@ -2,8 +2,10 @@
 // its own: a point or the parameters, a statistic, a name in the trace. The rest is here.
 #pragma once
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -29,6 +31,11 @@ struct Probe : Hook<float> {
   /// Adds what was measured of the last step. A number of which nothing was seen (no such point in this
   /// model, no update) is left out of the row: a NaN there would look like a finding.
   virtual void write(StepRow& row) const = 0;
+  /// What it must know of earlier steps, as text: it goes into checkpoints, so that a run that goes on
+  /// measures the same. Empty: nothing.
+  virtual std::string memory() const { return {}; }
+  /// Takes back what `memory` said; bad_input for another model's.
+  virtual void recall(std::string_view) {}
 };
 
 /// How a probe introduces itself; the table is generated from the file names.
@@ -72,25 +79,43 @@ class Parts {
   std::vector<P> parts_, total_;
 };
 
-/// Adds S::value of each part to a row as S::metric; nothing when no part has seen anything.
-template <class S, class P>
-void write_metric(StepRow& row, const std::vector<P>& parts, bool per_layer) {
+/// A number that a probe makes of its parts.
+template <class P>
+struct Number {
+  std::string_view metric;  // its name in the trace
+  double (*value)(const P&);
+};
+
+/// Adds the number of each part to a row, NaN for one that has seen nothing; nothing when none has.
+template <class P>
+void write_number(StepRow& row, const Number<P>& number, const std::vector<P>& parts, bool per_layer) {
   if (std::all_of(parts.begin(), parts.end(), [](const P& p) { return p.count == 0; })) return;
   if (!per_layer) {
-    row.values.emplace_back(S::metric, S::value(parts[0]));
+    row.values.emplace_back(number.metric, number.value(parts[0]));
     return;
   }
-  auto& values = row.layers.emplace_back(S::metric, std::vector<double>()).second;
+  auto& values = row.layers.emplace_back(number.metric, std::vector<double>()).second;
   values.reserve(parts.size());
-  for (const P& p : parts) values.push_back(S::value(p));
+  for (const P& p : parts)
+    values.push_back(p.count == 0 ? std::numeric_limits<double>::quiet_NaN() : number.value(p));
+}
+
+/// The numbers of S: `numbers`, an array of them, or one that is S::metric and S::value.
+template <class S, class P>
+void write_numbers(StepRow& row, const std::vector<P>& parts, bool per_layer) {
+  if constexpr (requires { S::numbers; }) {
+    for (const Number<P>& n : S::numbers) write_number(row, n, parts, per_layer);
+  } else {
+    write_number(row, Number<P>{S::metric, S::value}, parts, per_layer);
+  }
 }
 
 /// A probe of one point, or of one in each block. S has
-///   metric, point, dir                             its name in the trace, and where it looks ("blocks.{i}.out",
-///                                                  forward)
+///   metric and double value(const P&), or numbers  its names in the trace, and what they are of the parts of all
+///                                                  shards
+///   point, dir                                     where it looks ("blocks.{i}.out", forward)
 ///   P measure(View<const float>, block [, window]) of one shard's value; rows are positions, `block` to a sequence;
 ///                                                  the window is the layer's attention's
-///   double value(const P&)                         of the parts of all shards
 template <class S>
 class PointProbe final : public Probe {
  public:
@@ -105,7 +130,7 @@ class PointProbe final : public Probe {
     parts_.add(shard, index, measure(v, block_, attention_.window_of(index)));
   }
   void merge(int) override { parts_.merge(); }
-  void write(StepRow& row) const override { write_metric<S>(row, parts_.total(), per_layer); }
+  void write(StepRow& row) const override { write_numbers<S>(row, parts_.total(), per_layer); }
 
  private:
   static auto measure(View<const float> v, std::int64_t block, std::int64_t window) {
@@ -121,32 +146,64 @@ class PointProbe final : public Probe {
   Parts<Part> parts_;
 };
 
-/// A probe of each block's weight matrices (parameters of two dims or more) and their update. S has
-///   metric                      its name in the trace
-///   void add(P&, float, float, float)  counts one element: before, after, and its gradient
-///   double value(const P&)      of all elements of a block
-template <class S>
-class UpdateProbe final : public Probe {
+/// Base of a probe that sees each block in its own way (several points, say): what is left are `wants`, `at`
+/// and `write`.
+template <class P>
+class BlockProbe : public Probe {
  public:
-  explicit UpdateProbe(const DecoderSpec& s) : parts_(static_cast<std::size_t>(s.n_layer)) {}
+  explicit BlockProbe(const DecoderSpec& s) : parts_(s.n_layer) {}
+  void begin(int n_shard) override { parts_.begin(n_shard); }
+  void merge(int) override { parts_.merge(); }
+
+ protected:
+  Parts<P> parts_;
+};
+
+/// Base of a probe that sees parameters and no points; a part for each block. What is left are `look`, at the
+/// parameters of an update, and `write`.
+template <class P>
+class ParamProbe : public Probe {
+ public:
+  explicit ParamProbe(const DecoderSpec& s) : parts_(static_cast<std::size_t>(s.n_layer)) {}
   bool wants(std::string_view, Dir) const override { return false; }
   void at(std::string_view, Dir, View<float>, int) override {}
-  void begin(int) override { std::fill(parts_.begin(), parts_.end(), typename S::Part{}); }
+  void begin(int) override { std::fill(parts_.begin(), parts_.end(), P{}); }
   bool watches_update() const override { return true; }
   void updated(const ParamLayout& layout, std::span<const float> before, std::span<const float> after,
                std::span<const float> grads) override {
     begin(0);
     for (const ParamInfo& p : layout.params) {
-      if (p.spec.layer < 0 || p.spec.shape.dims.size() < 2) continue;
+      if (p.spec.layer < 0) continue;
       const auto first = static_cast<std::size_t>(p.offset), n = static_cast<std::size_t>(p.size());
-      auto& part = parts_[static_cast<std::size_t>(p.spec.layer)];
-      for (std::size_t i = first; i < first + n; ++i) S::add(part, before[i], after[i], grads[i]);
+      look(p, before.subspan(first, n), after.subspan(first, n), grads.subspan(first, n),
+           parts_[static_cast<std::size_t>(p.spec.layer)]);
     }
   }
-  void write(StepRow& row) const override { write_metric<S>(row, parts_, true); }
+
+ protected:
+  /// One parameter of a block: its elements before and after the update, and their gradients.
+  virtual void look(const ParamInfo&, std::span<const float> before, std::span<const float> after,
+                    std::span<const float> grads, P&) = 0;
+  std::vector<P> parts_;
+};
+
+/// A probe of each block's weight matrices (parameters of two dims or more) and their update. S has
+///   metric and double value(const Part&), or numbers    as of a point
+///   void add(Part&, float, float, float)                counts one element: before, after, and its gradient
+template <class S>
+class UpdateProbe final : public ParamProbe<typename S::Part> {
+ public:
+  using ParamProbe<typename S::Part>::ParamProbe;
+  void write(StepRow& row) const override { write_numbers<S>(row, this->parts_, true); }
 
  private:
-  std::vector<typename S::Part> parts_;
+  void look(const ParamInfo& p, std::span<const float> before, std::span<const float> after,
+            std::span<const float> grads, typename S::Part& part) override {
+    if (p.spec.shape.dims.size() < 2) return;
+    typename S::Part sum = part;  // a copy stays in registers
+    for (std::size_t i = 0; i < before.size(); ++i) S::add(sum, before[i], after[i], grads[i]);
+    part = sum;
+  }
 };
 
 template <class P>

@@ -1,5 +1,4 @@
 #include "plumb/study/differing.h"
-#include "plumb/study/short_run.h"
 
 #include <algorithm>
 #include <numeric>
@@ -9,7 +8,7 @@
 #include "plumb/base/text.h"
 #include "plumb/model/decoder.h"
 #include "plumb/spec/from_config.h"
-#include "plumb/study/confirm.h"
+#include "plumb/study/short_run.h"
 #include "plumb/train/trainer.h"
 
 namespace plumb {

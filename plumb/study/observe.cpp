@@ -78,6 +78,24 @@ void ProbeSet::write(StepRow& row) const {
     if (p->on) p->probe->write(row);
 }
 
+std::string ProbeSet::memory() const {
+  Json all = Json::object();
+  bool any = false;
+  for (const auto& p : probes_)
+    if (std::string text = p->probe->memory(); !text.empty()) {
+      all[std::string(p->entry.name)] = std::move(text);
+      any = true;
+    }
+  return any ? all.dump() : std::string();
+}
+
+void ProbeSet::recall(const std::string& text) {
+  const char* what = "what the checkpoint remembers for probes";
+  const Json all = Json::parse(text, what);
+  for (const auto& p : probes_)
+    if (const Json* of_it = all.find(p->entry.name)) p->probe->recall(of_it->as_string(what));
+}
+
 std::vector<ProbeSet::Cost> ProbeSet::costs() const {
   std::vector<Cost> all;
   for (const auto& p : probes_) all.push_back({p->entry.name, p->spent, p->steps, p->entry.costly});
@@ -88,7 +106,9 @@ Observers observers_of(ProbeSet& probes) {
   Observers o{probes.hooks(),
               [&probes](bool all) { probes.choose(all); },
               {},
-              [&probes](StepRow& row) { probes.write(row); }};
+              [&probes](StepRow& row) { probes.write(row); },
+              [&probes] { return probes.memory(); },
+              [&probes](const std::string& text) { probes.recall(text); }};
   if (probes.watches_update())
     o.updated = [&probes](const ParamLayout& layout, std::span<const float> before,
                           std::span<const float> after,

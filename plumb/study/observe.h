@@ -20,6 +20,9 @@ class ProbeSet {
                std::span<const float> grads);
   /// Adds what all of them measured in the last call of the plan.
   void write(StepRow& row) const;
+  /// What they must know of earlier steps, as one text; empty: nothing. `recall` takes it back.
+  std::string memory() const;
+  void recall(const std::string&);
 
   /// What each took since the beginning, summed over threads: reading the points, and looking at updates. What
   /// an op does so that there is something to read (statistics of attention) is not in it.

@@ -65,6 +65,9 @@ inline constexpr std::array trace_metrics{
            "population standard deviation of the logits over all positions and classes"},
     Metric{"adjacent_kl", false, "nats",
            "mean KL(P_{t+1} ‖ P_t) of the predictions at adjacent positions of a sequence"},
+    Metric{"logit_entropy", false, "nats",
+           "mean entropy of the predictions; ln(vocabulary) where all classes are equally likely"},
+    Metric{"log_z", false, "nats", "mean log-sum-exp of the logits"},
     Metric{"act_std", true, "-", "standard deviation of the residual stream at `blocks.{i}.out`"},
     Metric{"grad_std", true, "-", "standard deviation of the loss gradient at `blocks.{i}.out`"},
     Metric{"attn_entropy", true, "-",
@@ -75,6 +78,55 @@ inline constexpr std::array trace_metrics{
     Metric{"weight_rms", true, "-", "root mean square of the block's weight matrices, before the update"},
     Metric{"update_ratio", true, "-",
            "norm of the update of the block's weight matrices over their norm before it"},
+    Metric{"act_rms", true, "-", "root mean square of the residual stream at `blocks.{i}.out`"},
+    Metric{"act_mean", true, "-", "mean of the residual stream at `blocks.{i}.out`"},
+    Metric{
+        "act_kurtosis", true, "-",
+        "fourth central moment over the squared variance at `blocks.{i}.out`; 3 for a normal distribution"},
+    Metric{"act_max", true, "-", "largest absolute value at `blocks.{i}.out`"},
+    Metric{"token_cosine", true, "-",
+           "mean cosine of two different positions of a sequence at `blocks.{i}.out`; 1: they are all alike, "
+           "rank collapse"},
+    Metric{"attn_write_std", true, "-",
+           "standard deviation of what the attention branch writes to the stream"},
+    Metric{"ffn_write_std", true, "-",
+           "standard deviation of what the feed-forward branch writes to the stream"},
+    Metric{"attn_write_ratio", true, "-",
+           "rms of the attention branch's write over that of the stream at `blocks.{i}.in`"},
+    Metric{"ffn_write_ratio", true, "-",
+           "rms of the feed-forward branch's write over that of the stream at `blocks.{i}.mid`, or `.in` "
+           "where the branches are parallel"},
+    Metric{"identity_share", true, "-",
+           "‖v‖² / (‖v‖² + ‖g - v‖²) with the loss gradients v at the last block's output and g at this "
+           "one's; 1: the gradient comes back by the identity path alone"},
+    Metric{"norm_in_mean_over_std", true, "-",
+           "rms over positions of a row's mean over its standard deviation, at what the attention branch's "
+           "norm reads; RMSNorm and LayerNorm differ by it"},
+    Metric{"gain_drift", true, "-",
+           "root mean square of the block's norm gains less what they started at, before the update"},
+    Metric{"ffn_active", true, "-",
+           "share of positions and slots of the feed-forward layer whose pre-activation (of the gate, where "
+           "there is one) is above 0"},
+    Metric{"ffn_dead", true, "-",
+           "share of slots whose pre-activation is above 0 at no position of the batch"},
+    Metric{"ffn_dead_small", true, "-",
+           "share of slots whose output (times the gated value, where there is one) is at no position of the "
+           "batch above 0.1 in absolute value"},
+    Metric{"ffn_revived", true, "slots",
+           "slots that were dead (`ffn_dead`) when last measured and are not now"},
+    Metric{"ffn_key_cosine_mean", true, "-",
+           "mean cosine of two different rows of the matrix before the activation (of one expert, where "
+           "there are several)"},
+    Metric{"ffn_key_cosine_max", true, "-", "largest cosine of two different rows of that matrix"},
+    Metric{"ffn_near_duplicates", true, "pairs", "pairs of rows of that matrix whose cosine is above 0.95"},
+    Metric{"head_cosine", true, "-",
+           "mean over positions and pairs of heads of the absolute cosine of their context vectors"},
+    Metric{"weight_grad_rms", true, "-",
+           "root mean square of the loss gradient of the block's weight matrices"},
+    Metric{"grads_below_eps", true, "-",
+           "share of the elements of that gradient below 1e-8, Adam's usual epsilon, in absolute value"},
+    Metric{"updates_kept", true, "-",
+           "share of the elements of the block's weight matrices that the update changed"},
 };
 
 /// CRC-32 (IEEE 802.3, as in zlib and PNG) of `bytes`.

@@ -50,6 +50,7 @@ CheckpointInfo info_of(const TensorFile& f) {
   i.step = Json::parse(get("step"), f.name).as_int(f.name + ": step");
   i.target = get("target");
   if (f.metadata.contains("corpus_sha256")) i.corpus_sha256 = get("corpus_sha256");
+  if (f.metadata.contains("probes")) i.probes = get("probes");
   return i;
 }
 
@@ -94,14 +95,13 @@ void save_checkpoint(const fs::path& path, const CheckpointInfo& i, const ParamS
     tensors.push_back(
         tensor_view<float>(name, std::move(shape), {v.data, static_cast<std::size_t>(v.size())}));
   });
-  save_tensors(path, tensors,
-               {{"format", std::string(format)},
-                {"config", config_to_json(i.config).dump()},
-                {"spec", spec_to_json(i.spec).dump()},
-                {"tokenizer", i.tokenizer.dump()},
-                {"step", std::to_string(i.step)},
-                {"target", i.target},
-                {"corpus_sha256", i.corpus_sha256}});
+  std::map<std::string, std::string> about{
+      {"format", std::string(format)},       {"config", config_to_json(i.config).dump()},
+      {"spec", spec_to_json(i.spec).dump()}, {"tokenizer", i.tokenizer.dump()},
+      {"step", std::to_string(i.step)},      {"target", i.target},
+      {"corpus_sha256", i.corpus_sha256}};
+  if (!i.probes.empty()) about["probes"] = i.probes;
+  save_tensors(path, tensors, about);
 }
 
 CheckpointInfo load_checkpoint(const fs::path& path, ParamStore<float>& store, Optimizer<float>& optim) {

@@ -17,6 +17,7 @@ struct CheckpointInfo {
   std::int64_t step = 0;           // updates applied
   std::string target;              // instruction set that made it: other targets may give other bits
   std::string corpus_sha256 = {};  // empty: written before checkpoints said so
+  std::string probes = {};         // what they must know of earlier steps; empty: nothing
 };
 
 /// Writes parameters by name, the optimiser's state `optim.<kind>.*` (adamw: m, v), saved state `state.*`,

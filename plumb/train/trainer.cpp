@@ -174,6 +174,7 @@ class Trainer {
                       "uninterrupted run's",
                       info.target, simd_target()));
     step_ = info.step;
+    if (observers_.recall && !info.probes.empty()) observers_.recall(info.probes);
     for (const StepRow& row : read_trace(out_ / "trace.jsonl").steps) {
       if (const double* v = row.find("val_loss"); v && row.step == step_) {
         result_.val_loss = *v;
@@ -393,7 +394,8 @@ class Trainer {
 
   void save(std::int64_t step) {
     save_checkpoint(out_ / checkpoint_name(step),
-                    {config_, spec_, feed_.tokenizer().to_json(), step, simd_target(), feed_.corpus().sha256},
+                    {config_, spec_, feed_.tokenizer().to_json(), step, simd_target(), feed_.corpus().sha256,
+                     observers_.memory ? observers_.memory() : std::string()},
                     store_, *optimizer_);
     saved_ = step;
     prune_checkpoints(out_, t_.keep_checkpoints);

@@ -49,6 +49,10 @@ struct Observers {
                      std::span<const float> grads)>
       updated;
   std::function<void(StepRow&)> write;  // adds what was measured to a trace row
+  /// What they must know of earlier steps goes into checkpoints, so that a resumed run's trace is the same; may
+  /// be empty.
+  std::function<std::string()> memory;
+  std::function<void(const std::string&)> recall;
 };
 
 /// How the caller takes part. The library never prints.

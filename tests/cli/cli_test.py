@@ -167,9 +167,24 @@ class Answers(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stderr)
         answer = json.loads(run.stdout)
         self.assertEqual((answer["pairs"], answer["every"]), (16, 25))
-        self.assertAlmostEqual(answer["share"], answer["probe_ms"] / (25 * answer["ms_per_step"]))
-        for bound, ms in zip(answer["share_interval"], answer["probe_ms_interval"], strict=True):
-            self.assertAlmostEqual(bound, ms / (25 * answer["ms_per_step"]))
+        self.assertEqual(answer["all_every"], 100)
+        for share, cost, every in (("share", "probe_ms", 25), ("all_share", "all_ms", 100)):
+            self.assertAlmostEqual(answer[share], answer[cost] / (every * answer["ms_per_step"]))
+            for bound, ms in zip(answer[share + "_interval"], answer[cost + "_interval"], strict=True):
+                self.assertAlmostEqual(bound, ms / (every * answer["ms_per_step"]))
+        by_name = {row["name"]: row for row in answer["probes"]}
+        self.assertEqual(len(by_name), len(answer["probes"]))
+        self.assertGreater(min(row["us"] for row in answer["probes"]), 0)
+        self.assertTrue(by_name["ffn_keys"]["costly"])
+        self.assertFalse(by_name["activation"]["costly"])
+
+    def test_bench_probes_prints_both_tiers_and_a_table(self):
+        run = plumb("bench", "probes", "--rounds", "1", "--quiet", "--set", "probe.all_every=0", *SMALL)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertRegex(run.stdout, r"with the cheap probes: -?[0-9.]+ ms more .* at every 25 steps")
+        self.assertRegex(run.stdout, r"with all probes: .*; never due, probe\.all_every is 0")
+        self.assertRegex(run.stdout, r"(?m)^ffn_keys +[0-9]+  costly$")
+        self.assertRegex(run.stdout, r"(?m)^stream +[0-9]+  cheap$")
 
 
 if __name__ == "__main__":

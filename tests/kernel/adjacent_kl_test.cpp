@@ -1,4 +1,5 @@
-// Adjacent KL by SIMD against its plain twin in double, and where it must not cancel.
+// Adjacent KL and predictions by SIMD against their plain twins in double, and where KL must not cancel; the
+// largest elements of columns against a loop.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,6 +26,56 @@ TEST(AdjacentKlKernel, IsItsTwinOnEveryInstructionSetAtEveryWidth) {
       EXPECT_NEAR(got.value(), want.value(), 1e-13 * (1 + want.value())) << n;
       EXPECT_TRUE(n == 1 || want.value() > 0.01) << n;
     }
+  });
+}
+
+TEST(PredictionsKernel, IsItsTwinOnEveryInstructionSetAtEveryWidth) {
+  for_each_target([] {
+    std::mt19937_64 rng(6);
+    for (const std::int64_t n : test::swept_lengths()) {
+      Guarded<float> logits(3, n, n % 3);
+      logits.randomise(rng, 3, -7);  // all below 0: a tail padded with zeros must not become the largest
+      Guarded<double> same(3, n);
+      same.copy(logits);
+      const Predictions got = predictions(logits.read()), want = plain::predictions(same.read());
+      EXPECT_EQ(got.entropy.count, 3);
+      EXPECT_NEAR(got.entropy.sum, want.entropy.sum, 1e-13 * (1 + want.entropy.sum)) << n;
+      EXPECT_NEAR(got.log_z.sum, want.log_z.sum, 1e-13 * (1 + std::abs(want.log_z.sum))) << n;
+      EXPECT_TRUE(n < 8 || want.entropy.value() > 0.1) << n;
+      logits.at(1, n / 2) = std::nanf("");
+      EXPECT_TRUE(std::isnan(predictions(logits.read()).entropy.sum)) << n;
+      EXPECT_TRUE(std::isnan(predictions(logits.read()).log_z.sum)) << n;
+    }
+  });
+}
+
+TEST(TopsKernel, AreTheLargestOfEachColumnOnEveryInstructionSetAtEveryWidth) {
+  for_each_target([] {
+    std::mt19937_64 rng(8);
+    for (const std::int64_t n : test::swept_lengths())
+      for (const bool absolute : {false, true}) {
+        Guarded<float> x(3, n, n % 3), top(1, n);
+        x.randomise(rng, 1);
+        top.fill([](auto, std::int64_t j) { return j % 2 == 0 ? -INFINITY : 0.5; });
+        std::vector<float> want;
+        std::int64_t above = 0;
+        for (std::int64_t j = 0; j < n; ++j) {
+          want.push_back(top.at(0, j));
+          for (std::int64_t i = 0; i < 3; ++i) {
+            const float v = x.at(i, j);
+            want.back() = std::max(want.back(), absolute ? std::abs(v) : v);
+            above += v > 0;
+          }
+        }
+        const std::span<float> tops(top.view().data, static_cast<std::size_t>(n));
+        const Tops seen = raise_tops(x.read(), absolute, tops);
+        EXPECT_EQ(seen.above, above) << n;
+        EXPECT_FALSE(seen.nan) << n;
+        for (std::int64_t j = 0; j < n; ++j) EXPECT_EQ(top.at(0, j), want[static_cast<std::size_t>(j)]) << n;
+        x.at(1, n - 1) = std::nanf("");
+        EXPECT_TRUE(raise_tops(x.read(), absolute, tops).nan) << n;
+        EXPECT_ANY_THROW(raise_tops(x.read(), absolute, tops.first(tops.size() - 1)));
+      }
   });
 }
 

@@ -127,6 +127,86 @@ TYPED_TEST(MeasureTest, MomentsAreThoseOfThePopulation) {
   EXPECT_TRUE(std::isnan(Moments{}.std()));
 }
 
+/// Far from zero, where sums of powers of x itself would leave nothing of the fourth moment.
+TYPED_TEST(MeasureTest, ASummaryIsTheTextbookSums) {
+  using R = TypeParam;
+  Matrix<R> x(7, 21);
+  for (std::size_t i = 0; i < x.data.size(); ++i)
+    x.data[i] = static_cast<R>(-4096 - static_cast<int>(i * i * 37 % 101) / 8.0);
+  const View<const R> part = view(x).columns(2, 19);
+  double n = 0, mean = 0, squares = 0, largest = 0, m2 = 0, m3 = 0, m4 = 0;
+  const auto each = [&](auto f) {
+    for (std::int64_t i = 0; i < part.rows; ++i)
+      for (std::int64_t j = 0; j < part.cols; ++j) f(static_cast<double>(part.row(i)[j]));
+  };
+  each([&](double v) { mean += v, ++n, squares += v * v, largest = std::max(largest, std::abs(v)); });
+  mean /= n;
+  each([&](double v) {
+    const double d = v - mean;
+    m2 += d * d, m3 += d * d * d, m4 += d * d * d * d;
+  });
+  Summary merged;
+  for (const auto& [first, rows] : {std::array<std::int64_t, 2>{0, 1}, {1, 4}, {5, 0}, {5, 2}})
+    merged.merge(summary(part.slice(first, rows)));
+  for (const Summary& s : {summary(part), merged}) {
+    EXPECT_EQ(s.count, part.size());
+    EXPECT_NEAR(s.mean, mean, 1e-11);
+    EXPECT_NEAR(s.rms(), std::sqrt(squares / n), 1e-11);
+    EXPECT_EQ(s.largest, largest);
+    EXPECT_NEAR(s.m2, m2, 1e-9 * m2);
+    EXPECT_NEAR(s.m3, m3, 1e-9 * std::pow(m2, 1.5));
+    EXPECT_NEAR(s.kurtosis(), n * m4 / (m2 * m2), 1e-9);
+  }
+  EXPECT_TRUE(std::isnan(Summary{}.kurtosis()) && std::isnan(Summary{}.rms()));
+}
+
+/// -1, 0, 0, 1: m4 / n = 1/2 over (1/2)². A coin has the smallest possible, 1.
+TYPED_TEST(MeasureTest, KurtosisOfKnownDistributions) {
+  using R = TypeParam;
+  Matrix<R> x(1, 4);
+  x.data = {-1, 0, 0, 1};
+  EXPECT_EQ(summary<R>(x.view()).kurtosis(), 2);
+  x.data = {-3, 3, 3, -3};
+  EXPECT_EQ(summary<R>(x.view()).kurtosis(), 1);
+  EXPECT_EQ(summary<R>(x.view()).largest, 3);
+}
+
+TYPED_TEST(MeasureTest, DistanceOfViews) {
+  using R = TypeParam;
+  Matrix<R> a(2, 11, R(1)), b(2, 11, R(3));
+  b.data[13] = 1;
+  EXPECT_EQ(squared_distance<R>(a.view(), b.view()), 21 * 4);
+  EXPECT_ANY_THROW(squared_distance<R>(a.view(), view(b).columns(0, 10)));
+}
+
+TYPED_TEST(MeasureTest, PredictionsOfKnownDistributions) {
+  using R = TypeParam;
+  const R inf = std::numeric_limits<R>::infinity();
+  Matrix<R> z(3, 4);
+  z.data = {1e4, 1e4, 1e4, 1e4, 0, 0, -inf, -inf, 1e4, 0, 0, 0};
+  const auto of = [&](std::int64_t row) { return predictions<R>(view(z).slice(row, 1)); };
+  EXPECT_NEAR(of(0).entropy.value(), std::log(4.0), 1e-15);
+  EXPECT_NEAR(of(0).log_z.value(), 1e4 + std::log(4.0), 1e-11);
+  EXPECT_NEAR(of(1).entropy.value(), std::log(2.0), 1e-15);  // impossible classes have no part in it
+  EXPECT_EQ(of(2).entropy.value(), 0);
+  EXPECT_EQ(of(2).log_z.value(), 1e4);
+  const Predictions all = predictions<R>(z.view());
+  EXPECT_EQ(all.entropy.count, 3);
+  EXPECT_NEAR(all.entropy.sum, std::log(8.0), 1e-15);
+}
+
+TYPED_TEST(MeasureTest, PairsOfKeys) {
+  using R = TypeParam;
+  Matrix<R> keys(4, 2);
+  keys.data = {1, 0, 2, 0, 0, 3, -1, 0};  // cosines: 1, 0, 0, -1, -1, 0
+  std::array<double, 4> scratch;
+  const KeyPairs p = key_pairs<R>(keys.view(), 0.95, scratch);
+  EXPECT_EQ(p.count, 6);
+  EXPECT_EQ(p.above, 1);
+  EXPECT_EQ(p.largest, 1);
+  EXPECT_EQ(key_pairs<R>(keys.view(), -0.5, scratch).above, 4);
+}
+
 TYPED_TEST(MeasureTest, NaNReachesTheResult) {
   using R = TypeParam;
   std::array<double, 8> scratch;
@@ -135,6 +215,13 @@ TYPED_TEST(MeasureTest, NaNReachesTheResult) {
     x.data[at] = static_cast<R>(nan);
     EXPECT_TRUE(std::isnan(moments<R>(x.view()).std())) << at;
     EXPECT_TRUE(std::isnan(adjacent_kl<R>(x.view()).value())) << at;
+    const Summary s = summary<R>(x.view());
+    EXPECT_TRUE(std::isnan(s.mean) && std::isnan(s.rms()) && std::isnan(s.kurtosis()) &&
+                std::isnan(s.largest))
+        << at;
+    EXPECT_TRUE(std::isnan(predictions<R>(x.view()).entropy.value())) << at;
+    EXPECT_TRUE(std::isnan(predictions<R>(x.view()).log_z.value())) << at;
+    EXPECT_TRUE(std::isnan(squared_distance<R>(x.view(), Matrix<R>(4, 5).view()))) << at;
     EXPECT_TRUE(std::isnan(key_cosine_mean<R>(x.view(), scratch))) << at;
     EXPECT_TRUE(std::isnan(key_cosine_max<R>(x.view(), scratch))) << at;
     EXPECT_EQ(std::isnan(normalised_entropy<R>(x.view(), 4).value()), at >= 5)
@@ -148,6 +235,8 @@ TYPED_TEST(MeasureTest, AllocatesNothing) {
   std::array<double, 8> scratch;
   EXPECT_EQ(test::allocations_of_ours([&] {
               (void)moments<R>(x.view());
+              (void)summary<R>(x.view());
+              (void)predictions<R>(x.view());
               (void)adjacent_kl<R>(x.view());
               (void)normalised_entropy<R>(x.view(), 4);
               (void)key_cosine_mean<R>(x.view(), scratch);

@@ -150,6 +150,8 @@ TEST(Train, AResumedRunIsTheUninterruptedRunToTheByte) {
   set_value(c, "train.steps=40");
   set_value(c, "train.eval_every=20");
   const TrainResult whole = run(c, dir / "whole");
+  // Measured from one look to the next, so the checkpoint remembers the last one.
+  EXPECT_NE(read_file(dir / "whole/trace.jsonl").find("\"ffn_revived\""), std::string::npos);
   for (const int stop : {0, 1, 20, 33, 40}) {
     const auto out = dir / ("stopped" + std::to_string(stop));
     run(c, out, true, after(stop));
