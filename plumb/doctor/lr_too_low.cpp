@@ -11,6 +11,9 @@ namespace {
 namespace lr_too_low_cause {
 constexpr double least = 1e-3, noise = 0.1, near_unigram = 0.15, spare = 1.1, few = 300;
 
+// Where the rates became too high, the loss rose: what follows says nothing of the way.
+constexpr double risen = 0.15;
+
 bool still_falling(const std::vector<double>& loss) {
   constexpr std::size_t apart = 5, window = 3;
   constexpr double by = 0.3;
@@ -27,10 +30,11 @@ std::optional<Finding> too_short_a_way(const Evidence& e, const std::vector<doub
                                        const std::vector<double>& loss) {
   const auto sum = e.number("lr_sum"), unigram = e.number("baseline_unigram"), steps = e.value("train.steps");
   if (!sum || !unigram || !steps || *steps < few || e.text("train.optimizer") != "adamw") return {};
-  double way = 0;
+  double way = 0, lowest = HUGE_VAL;
   bool reached = false;
   for (std::size_t i = 0; i < loss.size() && !reached; ++i) {
-    way += lr[i];
+    way += lr[i], lowest = std::min(lowest, loss[i]);
+    if (!(loss[i] < lowest + risen)) return {};
     reached = loss[i] < *unigram + near_unigram;
   }
   // Where it never came so far, more is needed than there was if the loss was falling to the end.

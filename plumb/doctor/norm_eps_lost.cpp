@@ -47,7 +47,7 @@ extern constexpr DoctorEntry norm_eps_lost = {
     .mend = "Add up in fp32 (train.norm_reduce = \"fp32\") and choose an eps that the format holds.",
     .needs = "norm_of_constant_finite, norm_of_large",
     .shows = "nan_sudden 2",
-    .explains = "non_finite, norm_gain_convention, updates_lost",
+    .explains = "non_finite, norm_gain_convention, updates_lost, norm_on_identity_path",
     .look = norm_eps_lost_cause::look,
 };
 }  // namespace entries::doctor

@@ -16,7 +16,7 @@ std::optional<Finding> look(const Evidence& e) {
   const auto exponent = e.numbers("norm_exponent");
   const auto places = e.words("norm_places");
   for (std::size_t i = 0; i < exponent.size() && i < places.size(); ++i)
-    if (std::abs(exponent[i]) > most)
+    if (std::isfinite(exponent[i]) && std::abs(exponent[i]) > most)
       return Finding{.where = places[i],
                      .confidence = 0.97,
                      .why = fmt::format("The output of {} goes with the {:.2g}th power of its input's size.",

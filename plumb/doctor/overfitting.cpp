@@ -31,8 +31,9 @@ std::optional<Finding> look(const Evidence& e) {
   const double epochs = *steps * *batch * e.value("train.accumulate").value_or(1) * *block / *tokens;
   // What is left of the text that the config's split gives to training.
   const auto held_out = e.number("val_tokens"), split = e.value("data.split");
-  const double left =
-      held_out && split && *held_out + *tokens > 0 ? *tokens / (*held_out + *tokens) / *split : 1;
+  const double left = held_out && split && *held_out > 0 && *split > 0 && *split < 1
+                          ? *tokens / (*held_out * *split / (1 - *split))
+                          : 1;
   if (left < cut && epochs > many)
     return Finding{
         .where = "the data",

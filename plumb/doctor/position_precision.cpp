@@ -10,6 +10,13 @@ namespace {
 namespace position_precision_cause {
 
 std::optional<Finding> look(const Evidence& e) {
+  // One row for all is what rounding to more neighbours than a block has looks like, too.
+  if (e.flag("positions_told") == false && e.number("position_rows_used") == 1 &&
+      e.number("position_last_row") == 0 && e.number("position_table_rows").value_or(0) > 1)
+    return Finding{.where = "the position code",
+                   .confidence = 0.5,
+                   .why = "Every position reads the first row of the table, as if rounded down to it.",
+                   .clues = {{"position_rows_used", 1, 2, 0}}};
   const auto step = e.number("position_step");
   if (!step || !(*step >= 2)) return {};
   return Finding{.where = "the position code",
@@ -31,7 +38,7 @@ extern constexpr DoctorEntry position_precision = {
     .mend = "Make tables of positions and angles in fp32.",
     .needs = "position_step",
     .shows = "worse_with_length 2",
-    .explains = "position_out_of_range, position_index_wrong",
+    .explains = "position_out_of_range",
     .look = position_precision_cause::look,
 };
 }  // namespace entries::doctor

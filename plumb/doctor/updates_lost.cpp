@@ -8,12 +8,14 @@
 namespace plumb {
 namespace {
 namespace updates_lost_cause {
-constexpr double least = 0.9;
+constexpr double least = 0.9, half = 0.5;
 
 std::optional<Finding> look(const Evidence& e) {
   const auto at_peak = e.number("updates_kept"), late = e.number("updates_kept_late");
   const bool lost = at_peak && *at_peak < least, lost_later = !lost && late && *late < least;
   if (!lost && !lost_later) return {};
+  // In fp32 only a rate that is far too low is lost: that is what is wrong then.
+  if (e.number("weights_in_bf16").value_or(1) < half && e.text("train.precision") != "fp16_pure") return {};
   const double kept = lost ? *at_peak : *late;
   return Finding{.where = "the parameters",
                  .confidence = lost ? 0.93 : 0.8,

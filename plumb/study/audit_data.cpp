@@ -55,7 +55,7 @@ void audit_validation(const Patient& p, FactSheet& facts) {
   }
   // Of a long text only a part was seen: the same share is asked of other windows of it.
   std::int64_t fresh = 0, fresh_seen = 0, val = 0, val_seen = 0;
-  for (std::int64_t step = 1000; step < 1032; ++step) {
+  for (std::int64_t step = windows + 1000; step < windows + 1032; ++step) {
     p.feed.fill(step, 0, x, y);
     each([&](std::uint64_t g) { ++fresh, fresh_seen += seen.contains(g); });
   }

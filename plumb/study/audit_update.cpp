@@ -85,8 +85,18 @@ Moved first_update(const Patient& p, const Rate& rate) {
   round_to(storage_format(precision_of(p.sick.train.precision)), {all.data(), 1, n, n});
   std::int64_t moved = 0, asked = 0;
   double change = 0, size = 0;
+  // The blocks' matrices; where a branch that starts at 0 keeps every gradient from them, embedding and head.
+  const auto has_gradient = [&](const ParamInfo& i) {
+    const auto g = p.grads().subspan(static_cast<std::size_t>(i.offset), static_cast<std::size_t>(i.size()));
+    return std::ranges::any_of(g, [](float v) { return v != 0; });
+  };
+  const auto counts = [](const ParamInfo& i, bool of_block) {
+    return i.spec.shape.dims.size() == 2 && (i.spec.layer >= 0) == of_block;
+  };
+  const bool blocks = std::ranges::any_of(
+      p.store.layout().params, [&](const ParamInfo& i) { return counts(i, true) && has_gradient(i); });
   for (const ParamInfo& i : p.store.layout().params) {
-    if (i.spec.layer < 0 || i.spec.shape.dims.size() != 2) continue;
+    if (!counts(i, blocks)) continue;
     for (std::int64_t e = i.offset; e < i.offset + i.size(); ++e) {
       const auto at = static_cast<std::size_t>(e);
       const double before = static_cast<double>(p.store.values()[at]), after = static_cast<double>(all[at]);
@@ -117,6 +127,11 @@ void audit_update(Patient& p, FactSheet& facts) {
   audit_decay(p, peak, facts);
   audit_rates(p, peak, facts);
   audit_step(p, peak, facts);
+  // What they are kept in: fp32 values are hardly ever those of bf16.
+  std::int64_t narrow = 0, all = 0;
+  for (const float v : p.store.values())
+    if (v != 0 && v != 1) ++all, narrow += to_bf16(v) == v;
+  if (all > 0) facts.add("weights_in_bf16", static_cast<double>(narrow) / static_cast<double>(all));
   facts.add("lr_first", rate_at(p.sick.train, 0).lr);
   facts.add("lr_first_declared", rate_at(p.config.train, 0).lr);
   facts.add("lr_peak", p.sick.train.lr);

@@ -60,7 +60,7 @@ std::vector<BugReport> bug_reports() {
       {"transformers PR #35927", "norm gains decay", {"fault.inject=decay_on_gains"}, {"decay_on_gains"}},
       {"transformers PR #29285; modded-nanogpt #39",
        "bf16 cannot hold positions past 256",
-       {"model.position=rope", "fault.inject=position_precision"},
+       {"fault.inject=position_precision"},
        {"position_precision"}},
       {"mlx #343, PR #3071",
        "ALiBi's slopes for 3, 6, 12 heads",
