@@ -55,7 +55,7 @@ int measure_command(const Flags& f) {
   note_unread(f, "measure", {"train.seed", "train.threads", "train.precision"});
   note_faults(config, f.quiet);
   listen_for_interrupts();
-  const Components components;
+  const Components components;  // the patient borrows both
   const Corpus corpus = open_corpus(config.data.corpus, f.quiet);
   Patient patient(config, components, corpus, checkpoint);
   InstrumentOptions o{.layer = f.layer, .top = f.top, .width = terminal_width(), .interrupted = interrupted};
