@@ -55,7 +55,8 @@ int measure_command(const Flags& f) {
   note_unread(f, "measure", {"train.seed", "train.threads", "train.precision"});
   note_faults(config, f.quiet);
   listen_for_interrupts();
-  Patient patient(config, Components{}, open_corpus(config.data.corpus, f.quiet), checkpoint);
+  const Corpus corpus = open_corpus(config.data.corpus, f.quiet);  // the patient refers to it
+  Patient patient(config, Components{}, corpus, checkpoint);
   InstrumentOptions o{.layer = f.layer, .top = f.top, .width = terminal_width(), .interrupted = interrupted};
   Json answer = Json::object();
   answer["step"] = patient.step;
