@@ -17,32 +17,33 @@ namespace plumb {
 namespace {
 
 // What a head of a known kind looks at, and what it takes to be one: see `how`.
-constexpr std::array<std::string_view, 3> places{"self", "first", "previous"};
-constexpr double half_way = 0.5, broad = 0.9;
+constexpr std::array<std::string_view, 3> head_places{"self", "first", "previous"};
+constexpr double toward_one = 0.5, broad_entropy = 0.9;
 
-struct Head {
-  std::array<Mean, places.size()> on = {};  // weight on each place
+struct HeadSight {
+  std::array<Mean, head_places.size()> on = {};  // weight on each place
   Mean entropy;
   double max_logit = -std::numeric_limits<double>::infinity();
 };
 
-struct Block {
-  explicit Block(std::int64_t n_head)
+struct BlockSight {
+  explicit BlockSight(std::int64_t n_head)
       : heads(static_cast<std::size_t>(n_head)), pairs(heads.size() * heads.size()) {}
-  std::vector<Head> heads;
-  std::array<Mean, places.size()> uniform = {};  // weight on each place of uniform attention
-  std::vector<Mean> pairs;                       // divergence of heads a < b, at a n_head + b
+  std::vector<HeadSight> heads;
+  std::array<Mean, head_places.size()> uniform = {};  // weight on each place of uniform attention
+  std::vector<Mean> pairs;                            // divergence of heads a < b, at a n_head + b
   Mean& pair(std::size_t a, std::size_t b) { return pairs[a * heads.size() + b]; }
 };
 
-double entropy_of(std::span<const double> p) {
+double row_entropy(std::span<const double> p) {
   double h = 0;
   for (const double x : p)
     if (x > 0) h -= x * std::log(x);
   return h;
 }
 
-// The rows of all heads at one position i of one sequence. Keys that are not seen are left out: their weight is 0.
+// The rows of all heads at one position i of one sequence. Keys that are not seen are left out: their
+// weight is 0.
 class RowsOfHeads {
  public:
   RowsOfHeads(View<const float> v, std::int64_t sequence, std::int64_t n_head, std::int64_t i,
@@ -51,13 +52,13 @@ class RowsOfHeads {
     for (std::int64_t h = 0; h < n_head; ++h) {
       const float* row = v.row((sequence * n_head + h) * v.cols + i);
       rows_.emplace_back(row + from, row + to);
-      entropy_.push_back(entropy_of(rows_.back()));
+      entropy_.push_back(row_entropy(rows_.back()));
     }
   }
 
-  void add_to(Block& b) const {
-    const std::int64_t columns[places.size()] = {i_, 0, i_ - 1};
-    for (std::size_t at = 0; at < places.size(); ++at) {
+  void add_to(BlockSight& b) const {
+    const std::int64_t columns[head_places.size()] = {i_, 0, i_ - 1};
+    for (std::size_t at = 0; at < head_places.size(); ++at) {
       const std::int64_t column = columns[at] - from_;
       const bool seen = column >= 0;  // the first token may lie outside of a window
       b.uniform[at].add(seen ? 1 / static_cast<double>(visible_) : 0);
@@ -71,7 +72,7 @@ class RowsOfHeads {
       for (std::size_t g = h + 1; g < rows_.size(); ++g) {
         for (std::size_t j = 0; j < middle.size(); ++j) middle[j] = (rows_[h][j] + rows_[g][j]) / 2;
         // Not below 0 by rounding.
-        b.pair(h, g).add(std::max(0.0, entropy_of(middle) - (entropy_[h] + entropy_[g]) / 2));
+        b.pair(h, g).add(std::max(0.0, row_entropy(middle) - (entropy_[h] + entropy_[g]) / 2));
       }
   }
 
@@ -94,43 +95,44 @@ void each_query(const Patient& p, View<const float> v, std::int64_t first, const
     }
 }
 
-std::string_view kind_of(const Head& h, const Block& b) {
+std::string_view head_kind(const HeadSight& h, const BlockSight& b) {
   std::size_t most = 0;
-  std::array<double, places.size()> beyond{};
-  for (std::size_t at = 0; at < places.size(); ++at) {
+  std::array<double, head_places.size()> beyond{};
+  for (std::size_t at = 0; at < head_places.size(); ++at) {
     const double uniform = b.uniform[at].value();
     beyond[at] = (h.on[at].value() - uniform) / (1 - uniform);
     if (beyond[at] > beyond[most]) most = at;
   }
-  if (beyond[most] >= half_way) return places[most];
-  return h.entropy.value() >= broad ? "broad" : "mixed";
+  if (beyond[most] >= toward_one) return head_places[most];
+  return h.entropy.value() >= broad_entropy ? "broad" : "mixed";
 }
 
-Json weights_json(const std::array<Mean, places.size()>& on) {
+Json places_json(const std::array<Mean, head_places.size()>& on) {
   Json j = Json::object();
-  for (std::size_t at = 0; at < places.size(); ++at) j[places[at]] = on[at].value();
+  for (std::size_t at = 0; at < head_places.size(); ++at) j[head_places[at]] = on[at].value();
   return j;
 }
 
-std::string line(std::int64_t layer, std::string_view head, const std::array<Mean, places.size()>& on,
-                 double entropy, std::string_view logit, std::string_view kind) {
+std::string head_line(std::int64_t layer, std::string_view head,
+                      const std::array<Mean, head_places.size()>& on, double entropy, std::string_view logit,
+                      std::string_view kind) {
   std::string text = fmt::format("{:>5}  {:>4}", layer, head);
   for (const Mean& m : on) text += fmt::format("  {:>8}", number_text(m.value(), "{:.3f}"));
   return text + fmt::format("  {:>7}  {:>8}  {}\n", number_text(entropy, "{:.2f}"), logit, kind);
 }
 
-void report(std::int64_t layer, Block& b, Reading& r, Json& all) {
+void report_heads(std::int64_t layer, BlockSight& b, Reading& r, Json& all) {
   Json row = Json::object(), heads = Json::array();
-  row["layer"] = layer, row["uniform"] = weights_json(b.uniform);
-  r.text += line(layer, "", b.uniform, 1, "", "(what uniform attention would have)");
+  row["layer"] = layer, row["uniform"] = places_json(b.uniform);
+  r.text += head_line(layer, "", b.uniform, 1, "", "(what uniform attention would have)");
   for (std::size_t h = 0; h < b.heads.size(); ++h) {
-    const Head& head = b.heads[h];
-    Json one = weights_json(head.on);
+    const HeadSight& head = b.heads[h];
+    Json one = places_json(head.on);
     one["head"] = h, one["entropy"] = head.entropy.value(), one["max_logit"] = head.max_logit;
-    one["kind"] = std::string(kind_of(head, b));
+    one["kind"] = std::string(head_kind(head, b));
     heads.push_back(one);
-    r.text += line(layer, fmt::format("{}", h), head.on, head.entropy.value(),
-                   number_text(head.max_logit, "{:.2f}"), kind_of(head, b));
+    r.text += head_line(layer, fmt::format("{}", h), head.on, head.entropy.value(),
+                        number_text(head.max_logit, "{:.2f}"), head_kind(head, b));
   }
   row["heads"] = heads;
   row["divergence"] = nullptr;
@@ -160,7 +162,7 @@ void report(std::int64_t layer, Block& b, Reading& r, Json& all) {
 
 Reading attention_read(Patient& p, const InstrumentOptions& o) {
   const auto layers = layers_of(p, o);
-  std::vector<Block> blocks(static_cast<std::size_t>(p.spec.n_layer), Block(p.spec.n_head));
+  std::vector<BlockSight> blocks(static_cast<std::size_t>(p.spec.n_layer), BlockSight(p.spec.n_head));
   const auto& flaws = p.spec.flaws;
   p.watch_attention([&](std::string_view point, View<const float> v, std::int64_t first) {
     for (const std::int64_t layer : layers) {
@@ -168,7 +170,7 @@ Reading attention_read(Patient& p, const InstrumentOptions& o) {
       if (!point.starts_with(name)) continue;
       const Mask mask{flaws.mask_ahead, flaws.mask_finite, flaws.mask_value,
                       p.spec.attention.window_of(layer)};
-      Block& b = blocks[static_cast<std::size_t>(layer)];
+      BlockSight& b = blocks[static_cast<std::size_t>(layer)];
       const std::int64_t t = v.cols, n = p.spec.n_head;
       if (point == name + ".scores")
         each_query(p, v, first, [&](std::int64_t s, std::int64_t i) {
@@ -191,7 +193,8 @@ Reading attention_read(Patient& p, const InstrumentOptions& o) {
                                 "self", "first", "previous", "entropy", "logit", "kind"),
             .json = Json::object()};
   Json all = Json::array();
-  for (const std::int64_t layer : layers) report(layer, blocks[static_cast<std::size_t>(layer)], r, all);
+  for (const std::int64_t layer : layers)
+    report_heads(layer, blocks[static_cast<std::size_t>(layer)], r, all);
   r.json["layers"] = all;
   return r;
 }

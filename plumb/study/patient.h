@@ -68,7 +68,8 @@ class Patient {
   /// The same in training mode, of which only one point is wanted: copying all of them takes longer than the pass.
   Seen pass_to(const std::string& point, const Edit& edit);
   Seen pass(Mode, std::span<const std::int32_t> tokens, const Edit& = {}, std::int64_t step = 0);
-  /// An evaluation pass that keeps nothing, for what looks at many batches or at large values: `sight` is shown them one by one.
+  /// An evaluation pass that keeps nothing, for what looks at many batches or at large values: `sight` is
+  /// shown them one by one.
   void watch(std::span<const std::int32_t> tokens, const Sight& sight, std::int64_t step = 0);
   /// The same of `x`, and the scores and weights (B, H, T, T) of every block's attention with it. Its plan is slower than the
   /// others, as attention then makes those matrices, and is made at the first call.

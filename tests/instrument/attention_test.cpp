@@ -114,8 +114,8 @@ TEST(AttentionInstrument, WithoutQueriesAttentionIsUniform) {
   }
 }
 
-// Of what position t says, all that is left is that number t of the stream's first sixteen is large. A head then looks at
-// the token before when its number r is x_{r+1} in queries and x_r in keys.
+// Of what position t says, all that is left is that number t of the stream's first sixteen is large. A head
+// then looks at the token before when its number r is x_{r+1} in queries and x_r in keys.
 TEST(AttentionInstrument, NamesHeadsForWhereTheyLook) {
   const auto p = looked_at({"model.d_head=16"});
   fill(p->store.param("embed.weight"), 0);
@@ -128,7 +128,8 @@ TEST(AttentionInstrument, NamesHeadsForWhereTheyLook) {
     k.row(r)[r] = 4;
     q.row(16 + r)[r] = k.row(16 + r)[r] = 4;
   }
-  // Head 2: every query has the same number (the last sixteen stand below the mean), only the first key a large one.
+  // Head 2: every query has the same number (the last sixteen stand below the mean), only the first key a
+  // large one.
   for (std::int64_t c = 16; c < 32; ++c) q.row(32)[c] = -4;
   k.row(32)[0] = 4;
   const Json j = reading("attention", *p, {.layer = 0}).json;
