@@ -38,7 +38,7 @@ struct BlockSight {
 double row_entropy(std::span<const double> p) {
   double h = 0;
   for (const double x : p)
-    if (x > 0) h -= x * std::log(x);
+    if (x != 0) h -= x * std::log(x);  // NaN stays
   return h;
 }
 
@@ -71,8 +71,8 @@ class RowsOfHeads {
     for (std::size_t h = 0; h < rows_.size(); ++h)
       for (std::size_t g = h + 1; g < rows_.size(); ++g) {
         for (std::size_t j = 0; j < middle.size(); ++j) middle[j] = (rows_[h][j] + rows_[g][j]) / 2;
-        // Not below 0 by rounding.
-        b.pair(h, g).add(std::max(0.0, row_entropy(middle) - (entropy_[h] + entropy_[g]) / 2));
+        // Not below 0 by rounding; NaN stays.
+        b.pair(h, g).add(std::max(row_entropy(middle) - (entropy_[h] + entropy_[g]) / 2, 0.0));
       }
   }
 
@@ -96,6 +96,7 @@ void each_query(const Patient& p, View<const float> v, std::int64_t first, const
 }
 
 std::string_view head_kind(const HeadSight& h, const BlockSight& b) {
+  if (h.entropy.count == 0) return "one key";  // blocks of one position
   std::size_t most = 0;
   std::array<double, head_places.size()> beyond{};
   for (std::size_t at = 0; at < head_places.size(); ++at) {

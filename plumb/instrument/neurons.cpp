@@ -8,6 +8,7 @@
 #include <set>
 
 #include "plumb/base/char_class.h"
+#include "plumb/base/error.h"
 #include "plumb/base/text.h"
 #include "plumb/base/wrap.h"
 #include "plumb/instrument/instrument.h"
@@ -78,7 +79,12 @@ FfnSlots slots_of(Patient& p, std::int64_t layer, const NeuronText& text, const 
             const std::int64_t row = static_cast<std::int64_t>(text.rows[i].at) - first;
             if (row < 0 || row >= v.rows) continue;
             for (std::size_t j = 0; j < s.act.size(); ++j)
-              if (point == act)
+              if (!std::isfinite(v.row(row)[j]))
+                fail(
+                    "[neurons] {} has a value that is not finite, so no order of activations; `plumb doctor` "
+                    "looks for where it begins",
+                    point);
+              else if (point == act)
                 s.act[j][i] = v.row(row)[j];
               else
                 s.positive[j] += v.row(row)[j] > 0;

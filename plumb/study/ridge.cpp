@@ -68,12 +68,15 @@ void LeastSquares::add(std::span<const double> x, std::span<const double> y) {
 }
 
 void LeastSquares::flush() const {
-  for (std::size_t i = 0; i < d_; ++i)
-    for (std::size_t r = 0; r < waiting_.size(); r += d_) {
-      const double* x = &waiting_[r];
-      double* row = &xx_[at(i, 0)];
-      for (std::size_t j = 0; j <= i; ++j) row[j] += x[i] * x[j];
+  waiting_.resize((waiting_.size() + 4 * d_ - 1) / (4 * d_) * 4 * d_);  // rows of zeros add nothing
+  for (std::size_t i = 0; i < d_; ++i) {
+    double* to = &xx_[at(i, 0)];
+    for (std::size_t r = 0; r < waiting_.size(); r += 4 * d_) {
+      const double *a = &waiting_[r], *b = a + d_, *c = b + d_, *e = c + d_;
+      const double ai = a[i], bi = b[i], ci = c[i], ei = e[i];
+      for (std::size_t j = 0; j <= i; ++j) to[j] += (ai * a[j] + bi * b[j]) + (ci * c[j] + ei * e[j]);
     }
+  }
   waiting_.clear();
 }
 

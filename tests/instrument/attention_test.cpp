@@ -160,6 +160,18 @@ TEST(AttentionInstrument, LeavesPaddingOut) {
   EXPECT_TRUE(item(j, "layers", 0).at("divergence", "it").is_null());  // of one head
 }
 
+TEST(AttentionInstrument, ShowsWhatIsNotFinite) {
+  const auto p = looked_at();
+  p->store.param("blocks.0.attn.q.weight").row(0)[0] = NAN;  // of head 0
+  const Json j = reading("attention", *p, {.layer = 0}).json;
+  const Json& block = item(j, "layers", 0);
+  for (const char* what : {"self", "first", "previous", "entropy", "max_logit"}) {
+    EXPECT_TRUE(std::isnan(number(item(block, "heads", 0), what))) << what;
+    EXPECT_FALSE(std::isnan(number(item(block, "heads", 1), what))) << what;
+  }
+  EXPECT_TRUE(std::isnan(number(block, "divergence")));
+}
+
 TEST(AttentionInstrument, StopsWhenAsked) { expect_interruptible("attention"); }
 
 }  // namespace

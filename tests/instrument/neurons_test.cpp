@@ -158,6 +158,13 @@ TEST(Neurons, ListAsManyAsAsked) {
   }
 }
 
+TEST(Neurons, RefuseWhatIsNotFinite) {
+  const auto p = looked_at();
+  p->store.param("blocks.0.ffn.in.weight").row(3)[0] = NAN;
+  EXPECT_NE(error_text([&] { reading("neurons", *p, {.layer = 0}); }).find("blocks.0.ffn.pre"),
+            std::string::npos);
+}
+
 TEST(Neurons, StopWhenAsked) { expect_interruptible("neurons"); }
 
 }  // namespace
