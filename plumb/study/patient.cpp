@@ -25,7 +25,7 @@ const Grid<float>* Seen::grad(std::string_view point) const { return found(grads
 bool Lens::wants(std::string_view point, Dir dir) const {
   if (dir == Dir::backward) return point.starts_with("blocks.") && point.ends_with(".out");
   const bool interior = point.ends_with(".scores") || point.ends_with(".weights");
-  return !interior || point.starts_with("blocks.0.");
+  return !interior || every_head || point.starts_with("blocks.0.");
 }
 
 void Lens::begin(int n_shard) {
@@ -36,7 +36,7 @@ void Lens::begin(int n_shard) {
 void Lens::at(std::string_view point, Dir dir, View<float> v, int shard) {
   const auto i = static_cast<std::size_t>(shard);
   if (edit && dir == Dir::forward) edit(point, v, shard * v.rows);
-  if (!only.empty() && point != only) return;
+  if (!records || (!only.empty() && point != only)) return;
   Grid<float>& to = (dir == Dir::forward ? values_ : grads_)[i][std::string(point)];
   to.rows = v.rows, to.cols = v.cols;
   to.data.resize(static_cast<std::size_t>(v.rows * v.cols));
@@ -85,7 +85,7 @@ Patient::Patient(const Config& given, const Components& c, const Corpus& from, s
       x(static_cast<std::size_t>(sequences_for(spec.block_size) * spec.block_size)),
       y(x.size()),
       probes_(spec),
-      hooks_{{}, {&lens_[1]}},
+      hooks_{{}, {&lens_[1]}, {&lens_[2]}},
       train_([&] {
         hooks_[0] = probes_.hooks();
         hooks_[0].push_back(&lens_[0]);
@@ -97,11 +97,7 @@ Patient::Patient(const Config& given, const Components& c, const Corpus& from, s
                                  .loss_factor = faults.loss_factor},
                                 pool_, hooks_[0]);
       }()),
-      eval_(make_plan<float>(spec, c, store,
-                             {.mode = faults.evaluate_in_training_mode ? Mode::train : Mode::eval,
-                              .batch = sequences_for(spec.block_size),
-                              .block = spec.block_size},
-                             pool_, hooks_[1])) {
+      eval_(evaluation(hooks_[1])) {
   feed.fill(step, 0, x, y);
   const std::span<float> all = store.values();
   if (opened) {
@@ -110,6 +106,14 @@ Patient::Patient(const Config& given, const Components& c, const Corpus& from, s
   }
   const auto n = static_cast<std::int64_t>(all.size());
   round_to(storage_format(precision_of(sick.train.precision)), {all.data(), 1, n, n});
+}
+
+Plan<float> Patient::evaluation(std::span<Hook<float>* const> hooks) {
+  return make_plan<float>(spec, components, store,
+                          {.mode = faults.evaluate_in_training_mode ? Mode::train : Mode::eval,
+                           .batch = sequences(),
+                           .block = spec.block_size},
+                          pool_, hooks);
 }
 
 Seen Patient::pass(Mode mode, std::span<const std::int32_t> tokens, const Edit& edit, std::int64_t step) {
@@ -127,6 +131,25 @@ Seen Patient::pass_to(const std::string& point, const Edit& edit) {
   Seen seen = pass(Mode::train, x, edit);
   lens_[0].only.clear();
   return seen;
+}
+
+void Patient::show(Plan<float>& plan, Lens& lens, const Sight& sight, std::span<const std::int32_t> tokens,
+                   std::span<const std::int32_t> targets, const CallKey& key) {
+  lens.records = false;
+  lens.edit = [&](std::string_view point, View<float> v, std::int64_t first) { sight(point, v, first); };
+  plan.loss(tokens, targets, key);
+  lens.edit = {};
+  lens.records = true;
+}
+
+void Patient::watch(std::span<const std::int32_t> tokens, const Sight& sight, std::int64_t at) {
+  show(eval_, lens_[1], sight, tokens, y, {at, at * sequences()});
+}
+
+void Patient::watch_attention(const Sight& sight) {
+  lens_[2].every_head = true;
+  if (!every_head_) every_head_.emplace(evaluation(hooks_[2]));
+  show(*every_head_, lens_[2], sight, x, y, {0, 0});
 }
 
 Seen Patient::pass_back() {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "plumb/model/components.h"
 #include "plumb/plan/plan.h"
@@ -18,6 +19,9 @@ namespace plumb {
 
 /// Changes a named value in place, before anything else reads it. `first`: which row of the batch is its row 0.
 using Edit = std::function<void(std::string_view point, View<float>, std::int64_t first)>;
+
+/// Is shown a named value as it passes, as Edit, and changes nothing.
+using Sight = std::function<void(std::string_view point, View<const float>, std::int64_t first)>;
 
 /// What one pass made: values by point, gradients of the loss by point, each with the rows of the whole batch.
 struct Seen {
@@ -39,7 +43,9 @@ class Lens final : public Hook<float> {
   /// The parts of the shards, one below the other.
   void collect(Seen&) const;
   Edit edit;
-  std::string only;  // the one point that is recorded; empty: all of them
+  std::string only;         // the one point that is recorded; empty: all of them
+  bool records = true;      // false: values pass `edit`, and none is kept
+  bool every_head = false;  // the scores and weights of every block's attention too, not of the first alone
 
  private:
   using Parts = std::map<std::string, Grid<float>, std::less<>>;
@@ -62,6 +68,12 @@ class Patient {
   /// The same in training mode, of which only one point is wanted: copying all of them takes longer than the pass.
   Seen pass_to(const std::string& point, const Edit& edit);
   Seen pass(Mode, std::span<const std::int32_t> tokens, const Edit& = {}, std::int64_t step = 0);
+  /// An evaluation pass that keeps nothing, for what looks at many batches or at large values: `sight` is
+  /// shown them one by one.
+  void watch(std::span<const std::int32_t> tokens, const Sight& sight, std::int64_t step = 0);
+  /// The same of `x`, and the scores and weights (B, H, T, T) of every block's attention with it. Its plan is slower than the
+  /// others, as attention then makes those matrices, and is made at the first call.
+  void watch_attention(const Sight& sight);
   /// … in training mode, and back. The gradients of the parameters are in `grads()` until the next.
   Seen pass_back();
   std::span<float> grads() const;
@@ -73,7 +85,7 @@ class Patient {
   std::int64_t block() const { return spec.block_size; }
   std::int64_t sequences() const { return rows() / block(); }
 
-  const Components& components;
+  const Components components;  // its own: plans are made later too
   const Corpus& corpus;
   const Config config, sick;  // as it was said, resolved; and with what its faults change
   const RunFaults faults;
@@ -86,11 +98,15 @@ class Patient {
  private:
   Patient(const Config&, const Components&, const Corpus&, std::optional<Opened>);
   Plan<float>& plan(Mode mode) { return mode == Mode::train ? train_ : eval_; }
+  Plan<float> evaluation(std::span<Hook<float>* const> hooks);
+  static void show(Plan<float>&, Lens&, const Sight&, std::span<const std::int32_t> tokens,
+                   std::span<const std::int32_t> targets, const CallKey&);
   ThreadPool pool_{1};
   ProbeSet probes_;
-  Lens lens_[2];
-  std::vector<Hook<float>*> hooks_[2];
+  Lens lens_[3];
+  std::vector<Hook<float>*> hooks_[3];
   Plan<float> train_, eval_;
+  std::optional<Plan<float>> every_head_;
 };
 
 }  // namespace plumb

@@ -316,8 +316,7 @@ class Trainer {
     trained_s_ += now_s() - t0;
     ++trained_steps_;
 
-    // What else is minimised is told apart: losses are to be held against each other and against the
-    // baselines.
+    // What else is minimised is told apart: losses are held against each other and against the baselines.
     const double ce = loss.cross_entropy;
     if (step_ == 0) result_.initial_loss = ce;
     recent_.add(ce);
