@@ -46,6 +46,11 @@ CharClass class_of(char32_t c) {
 
 bool is_vowel(char32_t c) { return std::u32string_view(U"aeiouAEIOU").find(c) != std::u32string_view::npos; }
 
+bool is_opening(char32_t c) {
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return category == UTF8PROC_CATEGORY_PS || category == UTF8PROC_CATEGORY_PI;
+}
+
 std::string visible(std::u32string_view text) {
   std::string out;
   for (const char32_t c : text) {

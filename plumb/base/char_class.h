@@ -18,6 +18,8 @@ inline std::string_view class_name(CharClass c) { return char_class_names[static
 
 /// a, e, i, o, u in either case.
 bool is_vowel(char32_t code_point);
+/// What a pair of brackets or of quotation marks begins with, where that has a sign of its own.
+bool is_opening(char32_t code_point);
 
 /// UTF-8 in which what would move the cursor or be seen by nobody stands as an escape: \n, \t, \x07, \u200b.
 std::string visible(std::u32string_view text);

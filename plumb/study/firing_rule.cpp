@@ -36,6 +36,7 @@ void FiringRules::build(const CharTokenizer& t) {
     const std::u32string c = utf8_decode(t.decode({&id, 1}), "a token");
     class_.push_back(static_cast<std::int32_t>(class_of(c.front())));
     vowel_.push_back(is_vowel(c.front()));
+    opening_.push_back(is_opening(c.front()));
     names.push_back(c == U"\n" ? "line ends" : fmt::format("'{}'", visible(c)));
   }
   const auto add = [&](Kind kind, std::string words) { rules_.push_back({kind, std::move(words)}); };
@@ -44,6 +45,7 @@ void FiringRules::build(const CharTokenizer& t) {
   for (const std::string_view n : plural) add(Kind::on_class, fmt::format("on {}", n));
   for (const std::string_view n : plural) add(Kind::after_class, fmt::format("after {}", n));
   add(Kind::on_class, "on vowels");
+  add(Kind::on_class, "on opening brackets");
   add(Kind::position, "at the first position");
   for (const char* part : {"in the first quarter of the sequence", "early in the sequence",
                            "late in the sequence", "in the last quarter of the sequence"})
@@ -58,14 +60,15 @@ void FiringRules::each_rule(const TokenPlace& p, const F& f) const {
   f(p.token);
   f(classes + class_at(p.token));
   if (vowel_[static_cast<std::size_t>(p.token)]) f(extra);
+  if (opening_[static_cast<std::size_t>(p.token)]) f(extra + 1);
   if (p.before >= 0) {
     f(vocab_ + p.before);
     f(classes + n_class + class_at(p.before));
   }
-  if (p.position == 0) f(extra + 1);
-  if (4 * p.position < block_) f(extra + 2);
-  f(2 * p.position < block_ ? extra + 3 : extra + 4);
-  if (4 * p.position >= 3 * block_) f(extra + 5);
+  if (p.position == 0) f(extra + 2);
+  if (4 * p.position < block_) f(extra + 3);
+  f(2 * p.position < block_ ? extra + 4 : extra + 5);
+  if (4 * p.position >= 3 * block_) f(extra + 6);
 }
 
 std::optional<FiringRule> FiringRules::best(const std::vector<bool>& fires) const {

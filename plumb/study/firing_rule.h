@@ -61,7 +61,7 @@ class FiringRules {
   std::int64_t vocab_, block_, n_[2] = {0, 0};
   std::vector<Rule> rules_;
   std::vector<std::int32_t> class_;  // of a token
-  std::vector<bool> vowel_;
+  std::vector<bool> vowel_, opening_;
 };
 
 }  // namespace plumb

@@ -22,6 +22,8 @@ TEST(CharClass, FollowsUnicode) {
 TEST(CharClass, ShowsWhatCannotBeSeen) {
   EXPECT_EQ(visible(U"a b\n\t"), "a b\\n\\t");
   EXPECT_EQ(visible(U"\a\u007f\u200b春"), "\\x07\\x7f\\u200b春");
+  EXPECT_TRUE(is_opening(U'(') && is_opening(U'[') && is_opening(U'「') && is_opening(U'“'));
+  EXPECT_FALSE(is_opening(U')') || is_opening(U'<') || is_opening(U'"'));
   EXPECT_TRUE(is_vowel(U'E') && is_vowel(U'u'));
   EXPECT_FALSE(is_vowel(U'y') || is_vowel(U'\n'));
 }

@@ -58,6 +58,25 @@ TEST(FiringRule, NamesKindsAndPositions) {
             "on vowels");
 }
 
+TEST(FiringRule, NamesOpeningBracketsAndPlaces) {
+  const CharTokenizer t(U"a([)b", 9);
+  std::u32string text;
+  for (int s = 0; s < 40; ++s) text += std::u32string(U"a) b") + (s % 2 == 0 ? U'(' : U'[') + U"ba) ";
+  const auto ids = t.encode(text);
+  std::vector<TokenPlace> places;
+  std::vector<bool> opening, quarter, end, start;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const std::size_t at = i % 9;
+    places.push_back({ids[i], at > 0 ? ids[i - 1] : -1, static_cast<std::int64_t>(at), i >= ids.size() / 2});
+    opening.push_back(at == 4), quarter.push_back(at < 3), end.push_back(at >= 7), start.push_back(at == 0);
+  }
+  const FiringRules rules(places, t, 9);
+  EXPECT_EQ(rules.best(opening)->words, "on opening brackets");
+  EXPECT_EQ(rules.best(quarter)->words, "in the first quarter of the sequence");
+  EXPECT_EQ(rules.best(end)->words, "in the last quarter of the sequence");
+  EXPECT_EQ(rules.best(start)->words, "at the first position");
+}
+
 TEST(FiringRule, CountsWhereItWasNotChosen) {
   const Made m;
   // On 'c' everywhere in the first half; in the second half on every other one of 20, and on five of the b.
