@@ -26,6 +26,8 @@ struct Written {
   Grid<float> value;          // what it adds to the stream
   double measured = unknown;  // std of the stream behind it
   double predicted = unknown, independent = unknown, equal = unknown;
+  // Where a norm stands behind the addition: what it reads, sqrt(a^2 var(skip) + var(write)), and a.
+  double sum = unknown, sum_predicted = unknown, skip_factor = unknown;
 };
 
 struct Writes {
@@ -49,6 +51,24 @@ bool is_sum(const Grid<float>& after, const Grid<float>& before,
   return rms(rest) <= largest_rounding * rms(after);
 }
 
+// The factor of the skip in what the norm reads is measured: 1 for a plain addition, alpha for DeepNorm.
+// Where what is left of the sum is not the write (a gate scales it), the law is not said.
+void add_sum(Written& w, const Grid<float>& skip, const Grid<float>& sum) {
+  w.sum = std_of(sum);
+  double along = 0, squares = 0;
+  for (std::size_t i = 0; i < sum.data.size(); ++i) {
+    const double x = skip.data[i];
+    along += x * (static_cast<double>(sum.data[i]) - static_cast<double>(w.value.data[i])), squares += x * x;
+  }
+  const double factor = along / squares;
+  Grid<float> scaled = skip;
+  for (float& x : scaled.data) x = static_cast<float>(factor * static_cast<double>(x));
+  // Held against the write, which beside the skip of a fresh Post-LN model is less than a hundredth.
+  const Grid<float> rest = difference(difference(sum, scaled), w.value);
+  if (!(rms(rest) <= largest_rounding * rms(w.value))) return;
+  w.skip_factor = factor, w.sum_predicted = std::hypot(factor * std_of(skip), std_of(w.value));
+}
+
 Writes writes_of(const Patient& p, const Seen& s) {
   const auto placement = std::ranges::find(p.components.placement, p.spec.placement, &Placement::name);
   Writes w{.start = *s.find("blocks.0.in"), .normed = placement->after_add};
@@ -63,6 +83,13 @@ Writes writes_of(const Patient& p, const Seen& s) {
     w.all.push_back({.name = fmt::format("{}.ffn", i), .value = ffn, .measured = std_of(out)});
     lanes = lanes || in.cols != attn.cols;
     if (lanes) continue;
+    if (w.normed) {
+      const auto read = [&](Written& one, const std::string& sub) {
+        const Grid<float>*skip = at(sub + ".skip"), *sum = at(sub + ".norm_in");
+        if (skip && sum) add_sum(one, *skip, *sum);
+      };
+      read(w.all[w.all.size() - 2], ".attn"), read(w.all.back(), ".ffn");
+    }
     plain = plain &&
             (mid ? is_sum(*mid, in, {&attn}) && is_sum(out, *mid, {&ffn}) : is_sum(out, in, {&attn, &ffn}));
   }
@@ -77,7 +104,8 @@ Writes writes_of(const Patient& p, const Seen& s) {
   return w;
 }
 
-// Over all elements: the covariance, and the mean over rows of the cosine of two rows. Rows of zeros have none.
+// Over all elements: the covariance, and the mean over rows of the cosine of two rows. Rows of zeros have
+// none.
 struct Pair {
   double covariance = 0, cosine = 0;
 };
@@ -149,6 +177,7 @@ Reading write_cosines_read(Patient& p, const InstrumentOptions& o) {
     }
   }
   const double chance = 1 / std::sqrt(static_cast<double>(w.all[0].value.cols));
+  const double chance_of_mean = chance / std::sqrt(static_cast<double>(w.all[0].value.rows));
 
   Reading r{.text = {}, .json = Json::object()};
   constexpr std::size_t label = 7, column = 4;
@@ -161,16 +190,19 @@ Reading write_cosines_read(Patient& p, const InstrumentOptions& o) {
       r.text += '\n';
     }
   }
-  r.text += wrapped(fmt::format(
-                        "mean cosine of two {} {}, mean size {}; two random directions of {} numbers: {:.3f}",
-                        w.changes ? "changes of the stream" : "writes", number_text(mean.value(), "{:.3f}"),
-                        number_text(size.value(), "{:.3f}"), w.all[0].value.cols, chance),
-                    o.width, 0) +
-            "\n";
-  r.text += w.adds_up
-                ? fmt::format("{:>8}  {:>9}  {:>9}  {:>14}  {:>14}  {:>12}\n", "behind", "write", "stream",
-                              "covariances", "variances", "equal writes")
-                : fmt::format("{:>8}  {:>9}  {:>9}  {:>14}\n", "behind", "write", "stream", "norm's gain");
+  r.text +=
+      wrapped(fmt::format(
+                  "mean cosine of two {} {}, mean size {}; of random directions of {} numbers one position "
+                  "has a std of {:.3f}, the mean of {} of {:.2g}",
+                  w.changes ? "changes of the stream" : "writes", number_text(mean.value(), "{:.3f}"),
+                  number_text(size.value(), "{:.3f}"), w.all[0].value.cols, chance, w.all[0].value.rows,
+                  chance_of_mean),
+              o.width, 0) +
+      "\n";
+  r.text += w.adds_up ? fmt::format("{:>8}  {:>9}  {:>9}  {:>14}  {:>14}  {:>12}\n", "behind", "write",
+                                    "stream", "covariances", "variances", "equal writes")
+                      : fmt::format("{:>8}  {:>9}  {:>9}  {:>14}  {:>6}  {:>10}  {:>14}\n", "behind", "write",
+                                    "stream", "norm's gain", "skip x", "norm reads", "variances");
   Json rows = Json::array(), matrix = Json::array();
   for (std::size_t i = 0; i < n; ++i) {
     const Written& one = w.all[i];
@@ -179,11 +211,15 @@ Reading write_cosines_read(Patient& p, const InstrumentOptions& o) {
     r.text += fmt::format("{:>8}  {:>9}  {:>9}  {:>14}", one.name, text(write), text(one.measured),
                           text(one.predicted));
     if (w.adds_up) r.text += fmt::format("  {:>14}  {:>12}", text(one.independent), text(one.equal));
+    if (!w.adds_up)
+      r.text += fmt::format("  {:>6}  {:>10}  {:>14}", number_text(one.skip_factor, "{:.3f}"), text(one.sum),
+                            text(one.sum_predicted));
     r.text += '\n';
     Json row = Json::object();
     row["behind"] = one.name, row["write_std"] = write, row["stream_std"] = one.measured;
     row["predicted"] = one.predicted, row["variances_alone"] = one.independent,
     row["equal_writes"] = one.equal;
+    row["sum_std"] = one.sum, row["sum_predicted"] = one.sum_predicted, row["skip_factor"] = one.skip_factor;
     rows.push_back(row);
     matrix.push_back(Json(cosine[i]));
   }
@@ -191,6 +227,7 @@ Reading write_cosines_read(Patient& p, const InstrumentOptions& o) {
   r.json["law"] = w.adds_up ? "sum" : w.normed ? "norm" : "none";
   r.json["start_std"] = std::sqrt(start), r.json["mean_cosine"] = mean.value();
   r.json["mean_size"] = size.value(), r.json["chance"] = chance;
+  r.json["chance_of_mean"] = chance_of_mean;
   r.json["rows"] = rows, r.json["cosines"] = matrix;
   return r;
 }
@@ -204,8 +241,10 @@ extern constexpr InstrumentEntry write_cosines = {
         "how the writes of the sub-layers lie to one another, and the stream's std that follows from them",
     .how =
         "The mean over positions of the cosine of two writes at the same position; to be held against "
-        "1/sqrt(d_model), the "
-        "std of the cosine of two random directions. The stream's variance is the sum of all variances and "
+        "1/sqrt(d_model positions), the std of such a mean for random directions that differ at every "
+        "position; "
+        "at one position it is 1/sqrt(d_model), and so for directions that all positions share. The stream's "
+        "variance is the sum of all variances and "
         "twice all "
         "covariances of the embedding and the writes, which is exact where a block only adds. With the "
         "variances alone one "
@@ -215,7 +254,10 @@ extern constexpr InstrumentEntry write_cosines = {
         "std, that is the "
         "assumption that fails. Where a gate stands before the addition, changes of the stream are taken for "
         "writes. Where a "
-        "norm stands behind it, the std is the rms of its gain, whatever was written.",
+        "norm stands behind it, the std is the rms of its gain, whatever was written; the norm reads a x + f "
+        "of "
+        "variance a^2 var(x) + var(f) if the write does not know of the skip: 1 + var(f) for Post-LN, and "
+        "DeepNorm's a is its alpha (Wang et al. 2022, arXiv 2203.00555).",
     .read = write_cosines_read,
 };
 }  // namespace entries::instrument

@@ -70,6 +70,43 @@ TEST(WriteCosines, BehindANormItIsTheGain) {
   EXPECT_NEAR(number(list(r, "rows")[3], "stream_std"), 3, 0.01);
 }
 
+// What the norm reads is x + f, or alpha x + f with alpha = (2 * 2 layers)^(1/4), element by element; without
+// covariance its variance is alpha^2 var(x) + var(f).
+TEST(WriteCosines, BeforeANormItIsTheSkipAndTheWrite) {
+  for (const char* residual : {"add", "deepnorm"}) {
+    OnSmall s({"model.placement=post", std::string("model.residual=") + residual});
+    const double alpha = residual == std::string("add") ? 1 : std::pow(4.0, 0.25);
+    const Json r = s.read("write_cosines");
+    const Seen seen = s.p.pass(Mode::eval);
+    const char* subs[] = {"blocks.0.attn", "blocks.0.ffn", "blocks.1.attn", "blocks.1.ffn"};
+    for (std::size_t i = 0; i < 4; ++i) {
+      const std::string at = subs[i];
+      const auto x = values(seen, at + ".skip"), f = values(seen, at + ".write");
+      std::vector<double> sum;
+      for (std::size_t j = 0; j < x.size(); ++j) sum.push_back(alpha * x[j] + f[j]);
+      const Json& row = list(r, "rows")[i];
+      EXPECT_NEAR(number(row, "skip_factor"), alpha, 1e-5) << at;
+      EXPECT_NEAR(number(row, "sum_std"), std_of(sum), 1e-5 * std_of(sum)) << at;
+      const double law = std::sqrt(alpha * alpha * std_of(x) * std_of(x) + std_of(f) * std_of(f));
+      EXPECT_NEAR(number(row, "sum_predicted"), law, 1e-5 * law) << at;
+    }
+  }
+}
+
+// The variance of a mean of independent cosines is that of one over their number; one has 1/32.
+TEST(WriteCosines, TheMeanHasItsOwnChance) {
+  OnSmall s;
+  EXPECT_NEAR(number(s.read("write_cosines"), "chance_of_mean"),
+              1 / std::sqrt(32 * static_cast<double>(s.p.rows())), 1e-12);
+}
+
+// A gate before the norm: what is read is not the skip and the write, and no law is said.
+TEST(WriteCosines, AGatedSumHasNoLaw) {
+  OnSmall s({"model.placement=post", "model.residual=layer_scale"});
+  const Json r = s.read("write_cosines");
+  EXPECT_FALSE(std::isfinite(number(list(r, "rows")[1], "sum_predicted")));
+}
+
 TEST(WriteCosines, AllRules) {
   for (const ResidualEntry& e : residual_table()) {
     std::vector<std::string> set{"model.residual=" + std::string(e.name)};
