@@ -26,9 +26,13 @@ std::vector<NamedTrace> open_traces(const std::vector<std::string>& runs, bool q
     if (!t.trace.warning.empty() && !quiet) say("note: {}: {}\n", run, t.trace.warning);
     // Our own traces lack what a run has none of (an auxiliary loss); another trainer's, what it did not log.
     const bool ours = t.trace.header.producer.starts_with("plumb");
-    if (const auto absent = absent_metrics(t.trace); !ours && !absent.empty() && !quiet)
-      say("note: {} has no {}: what they would tell cannot be known from it\n", run,
-          join(std::vector<std::string>(absent.begin(), absent.end())));
+    if (const auto absent = absent_metrics(t.trace); !ours && !absent.empty() && !quiet) {
+      constexpr std::size_t most = 12;
+      const auto shown = std::span(absent).first(std::min(most, absent.size()));
+      say("note: {} has no {}{}: what they would tell cannot be known from it\n", run,
+          join(std::vector<std::string>(shown.begin(), shown.end())),
+          absent.size() > most ? fmt::format(" and {} more (docs/trace.md)", absent.size() - most) : "");
+    }
     traces.push_back(std::move(t));
   }
   return traces;
