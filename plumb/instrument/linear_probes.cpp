@@ -251,12 +251,14 @@ Reading report_probes(const ProbeData& d, const std::vector<std::string>& points
                        ProbeData::positions(d.fit), ProbeData::positions(d.held_out));
   r.text += fmt::format("{:>9}  {:>8} {:>8}  {:>8} {:>8} {:>8}  {:>11} {:>8}\n", "", "line end", "shuffled",
                         "class", "shuffled", "by token", "position R2", "shuffled");
-  const double ends = majority(d.held_out, task_line_end), classes = majority(d.held_out, task_class);
+  const double ends = majority(d.held_out, task_line_end), classes = majority(d.held_out, task_class),
+               dealt = majority(d.held_out, task_class_by_token);
   Json always = Json::object();
-  always["line_end"] = ends, always["class"] = classes, always["position"] = 0.0;
+  always["line_end"] = ends, always["class"] = classes, always["class_by_token"] = dealt,
+  always["position"] = 0.0;
   r.json["majority"] = always;
   r.text += fmt::format("{:>9}  {:>8.3f} {:>8}  {:>8.3f} {:>8} {:>8}  {:>11.3f} {:>8}\n", "majority", ends,
-                        "", classes, "", "", 0.0, "");
+                        "", classes, "", number_text(dealt, "{:.3f}"), 0.0, "");
   Json rows = Json::array();
   for (std::size_t i = 0; i < points.size(); ++i) {
     Json row = Json::object();
@@ -333,9 +335,9 @@ extern constexpr InstrumentEntry linear_probes = {
         "the others were fitted without, and the fit is then made on all. Majority: always the most frequent "
         "answer. Shuffled: the same with answers in another order of positions; it must come out at the "
         "majority, or the probe reads what is not there. By token: every token has a class that was "
-        "drawn for it, the control task of Hewitt & Liang 2019, arXiv 1909.03368; only what is read above it "
-        "(their selectivity) is more than that tokens can be told apart. Alain & Bengio 2016, arXiv "
-        "1610.01644. "
+        "drawn for it, the control task of Hewitt & Liang 2019, arXiv 1909.03368, with a majority of its "
+        "own; only what is read above it (their selectivity) is more than that tokens can be told apart. "
+        "Alain & Bengio 2016, arXiv 1610.01644. "
         "That a probe can read something does not say that the model uses it.",
     .read = linear_probes_read,
 };

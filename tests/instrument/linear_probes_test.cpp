@@ -68,6 +68,7 @@ TEST(LinearProbes, DoNotReadWhatIsNotThere) {
   EXPECT_DOUBLE_EQ(read(point(j, 0), "line_end", "accuracy"), 1 - s.line_end);
   EXPECT_DOUBLE_EQ(read(point(j, 0), "class", "accuracy"), s.lower);
   EXPECT_NEAR(read(point(j, 0), "position", "r2"), 0, 0.02);
+  EXPECT_DOUBLE_EQ(read(point(j, 0), "class", "by_token"), number(j.at("majority", "it"), "class_by_token"));
   // And another for line ends: they are told from the rest, which stays one.
   const std::int32_t end = p->feed.tokenizer().encode(U"\n").front();
   embed.row(end)[3] = 2;
