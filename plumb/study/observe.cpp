@@ -12,18 +12,18 @@ class ProbeSet::Watched final : public Hook<float> {
   Watched(const ProbeEntry& e, const DecoderSpec& spec) : entry(e), probe(e.make(spec)) {}
   bool wants(std::string_view point, Dir dir) const override { return probe->wants(point, dir); }
   void begin(int n_shard) override {
-    if (!on) return;
+    if (!on || asleep) return;
     seconds_.assign(static_cast<std::size_t>(n_shard), 0);
     probe->begin(n_shard);
   }
   void at(std::string_view point, Dir dir, View<float> v, int shard) override {
-    if (!on) return;
+    if (!on || asleep) return;
     const double t0 = now_s();
     probe->at(point, dir, v, shard);
     seconds_[static_cast<std::size_t>(shard)] += now_s() - t0;
   }
   void merge(int n_shard) override {
-    if (!on) return;
+    if (!on || asleep) return;
     const double t0 = now_s();
     probe->merge(n_shard);
     spent += now_s() - t0;
@@ -40,7 +40,7 @@ class ProbeSet::Watched final : public Hook<float> {
 
   const ProbeEntry entry;
   const std::unique_ptr<Probe> probe;
-  bool on = true;
+  bool on = true, asleep = false;
   double spent = 0;
   std::int64_t steps = 0;
 
@@ -62,6 +62,10 @@ std::vector<Hook<float>*> ProbeSet::hooks() const {
 
 void ProbeSet::choose(bool all) {
   for (const auto& p : probes_) p->on = all || !p->entry.costly;
+}
+
+void ProbeSet::rest(bool asleep) {
+  for (const auto& p : probes_) p->asleep = asleep;
 }
 
 bool ProbeSet::watches_update() const {

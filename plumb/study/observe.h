@@ -14,6 +14,8 @@ class ProbeSet {
   std::vector<Hook<float>*> hooks() const;
   /// Whether the costly ones see the steps that follow; at first they do.
   void choose(bool all);
+  /// Whether none of them sees the steps that follow; `write` then has what was seen before.
+  void rest(bool);
   bool watches_update() const;
   /// To those that do: flat parameters before and after the optimiser's update, and the gradients.
   void updated(const ParamLayout&, std::span<const float> before, std::span<const float> after,

@@ -98,6 +98,7 @@ Patient::Patient(const Config& given, const Components& c, const Corpus& from, s
                                 pool_, hooks_[0]);
       }()),
       eval_(evaluation(hooks_[1])) {
+  probes_.rest(true);
   feed.fill(step, 0, x, y);
   const std::span<float> all = store.values();
   if (opened) {
@@ -154,9 +155,11 @@ void Patient::watch_attention(const Sight& sight) {
 
 Seen Patient::pass_back() {
   Seen seen;
+  probes_.rest(false);
   seen.loss = train_.loss_and_grad(x, y, {0, 0});
   seen.grad_norm = train_.grad_norm();
   lens_[0].collect(seen);
+  probes_.rest(true);  // other passes are many
   return seen;
 }
 
