@@ -143,6 +143,19 @@ TEST(Train, AnInterruptLeavesACheckpoint) {
   EXPECT_EQ(read_checkpoint_info(dir / "run/checkpoint-7.safetensors").step, 7);
 }
 
+// Validation leaves the training as it was: dropout is on in the step after it, and running statistics are those of training.
+TEST(Train, AStepAfterValidationIsAStepWithoutIt) {
+  test::TempDir dir;
+  for (const char* norm : {"layer", "batch"}) {
+    Config c = small_config();
+    for (const char* s : {"train.steps=12", "train.dropout=0.2", "train.eval_every=0"}) set_value(c, s);
+    set_value(c, std::string("model.norm=") + norm);
+    const TrainResult without = run(c, dir / (std::string("without-") + norm));
+    set_value(c, "train.eval_every=3");
+    EXPECT_EQ(run(c, dir / (std::string("with-") + norm)).params_hash, without.params_hash) << norm;
+  }
+}
+
 // Whatever the step: the same parameters, and the same bytes of trace and checkpoint, as without a stop.
 TEST(Train, AResumedRunIsTheUninterruptedRunToTheByte) {
   test::TempDir dir;
